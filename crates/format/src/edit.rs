@@ -1,0 +1,167 @@
+//! What a ledger entry says: edits of a repository's refs, layers and settings, and edits of the directory of names.
+
+use crate::{EditId, LayerId, LogId};
+use bytes::Bytes;
+use cuesta_git::{ObjectFormat, ObjectId, RefName};
+
+/// One atomic change of a repository: all of it applies, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// Tells this edit from every other.
+    pub id: EditId,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Who made it; empty where nobody was authenticated.
+    pub actor: String,
+    /// What it was made for.
+    pub cause: Cause,
+    /// The first edit of a log fixes its object format; later ones must carry `None`.
+    pub object_format: Option<ObjectFormat>,
+    /// Compare-and-swap of refs, by name, each name once.
+    pub refs: Vec<RefUpdate>,
+    /// New symbolic refs and ends of old ones; `HEAD` is one of them.
+    pub symrefs: Vec<SymrefChange>,
+    /// Layers that become part of the repository.
+    pub added: Vec<AddedLayer>,
+    /// Layers that end; each must be there.
+    pub removed: Vec<LayerId>,
+    /// Settings under git's own names, lower-cased where git ignores case.
+    pub settings: Vec<SettingChange>,
+    /// The new shallow boundary of the repository itself, whole, where it changes.
+    pub shallow: Option<Vec<ObjectId>>,
+}
+
+/// What an edit was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// A repository was made.
+    Create = 1,
+    /// A client pushed.
+    Push = 2,
+    /// Inline layers moved to the bucket.
+    Flush = 3,
+    /// Layers were merged.
+    Compact = 4,
+    /// The unreachable was left out.
+    Collect = 5,
+    /// A directory or remote was imported.
+    Import = 6,
+    /// An administrator changed settings or `HEAD`.
+    Administer = 7,
+}
+
+/// Compare-and-swap of one ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefUpdate {
+    /// The ref.
+    pub name: RefName,
+    /// Its value before; `None` if it must not exist.
+    pub old: Option<ObjectId>,
+    /// Its value after; `None` deletes it.
+    pub new: Option<RefTarget>,
+}
+
+/// The value of a ref.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefTarget {
+    /// The object the ref names.
+    pub oid: ObjectId,
+    /// Where that is an annotated tag, the object it peels to.
+    pub peeled: Option<ObjectId>,
+}
+
+/// A symbolic ref made, moved or (`target` is `None`) ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymrefChange {
+    /// The symbolic ref.
+    pub name: RefName,
+    /// The ref it names, which need not exist.
+    pub target: Option<RefName>,
+}
+
+/// A setting given a value or (`None`) put back to its default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    /// The name, for example `receive.denynonfastforwards`.
+    pub name: String,
+    /// The value, as git would write it.
+    pub value: Option<String>,
+}
+
+/// A layer that an edit adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedLayer {
+    /// What the layer list says of it.
+    pub meta: LayerMeta,
+    /// Where its bytes are.
+    pub place: LayerPlace,
+}
+
+/// What the layer list says of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerMeta {
+    /// Its name.
+    pub id: LayerId,
+    /// Size of `<id>.pack`.
+    pub pack_bytes: u64,
+    /// Size of `<id>.cue`.
+    pub cue_bytes: u64,
+    /// Objects in the pack.
+    pub objects: u32,
+    /// Segments in the cue.
+    pub segments: u32,
+    /// 0 for a flushed layer; one more than its inputs for a compacted one.
+    pub level: u8,
+    /// Every delta's base is in this layer, so that stock git reads the pack alone.
+    pub self_contained: bool,
+    /// Its objects' closures were not checked; they are kept, but vouch for nothing.
+    pub unreachable: bool,
+}
+
+/// Where a layer's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerPlace {
+    /// In the entry itself: an inline layer, until a flush.
+    Inline {
+        /// The bytes of the pack.
+        pack: Bytes,
+        /// The bytes of the cue.
+        cue: Bytes,
+    },
+    /// In the bucket, under the layer's keys.
+    Bucket,
+}
+
+/// One atomic change of the directory of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEdit {
+    /// Tells this edit from every other.
+    pub id: EditId,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Who made it; empty where nobody was authenticated.
+    pub actor: String,
+    /// Compare-and-swap of names, each name once.
+    pub changes: Vec<NameChange>,
+}
+
+/// Compare-and-swap of one repository name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameChange {
+    /// `<owner>/<name>`, in its one canonical spelling, without `.git`.
+    pub name: String,
+    /// The repository of that name before; `None` if the name must be free.
+    pub old: Option<LogId>,
+    /// The repository of that name after; `None` frees it.
+    pub new: Option<RepositoryRecord>,
+}
+
+/// What the directory says of a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepositoryRecord {
+    /// Its log, and the prefix of its keys.
+    pub log: LogId,
+    /// Its object format.
+    pub object_format: ObjectFormat,
+}

@@ -1,0 +1,12 @@
+//! Git's own data model: object ids, objects, ref names, fsck rules, deltas and pack entries.
+//!
+//! Pure: no I/O, no async, no clock, and nothing of Cuesta. Behaviour is git's; where git's documentation is silent,
+//! it is what `git` does.
+
+mod hash;
+mod oid;
+mod refname;
+
+pub use hash::{Checksum, CollisionAttack, ObjectHasher, object_id};
+pub use oid::{ObjectFormat, ObjectId, ObjectKind, ParseIdError};
+pub use refname::{RefName, RefNameError};

@@ -1,0 +1,139 @@
+//! Clock, randomness and worker threads as values. A component is given them when it is made.
+
+use parking_lot::Mutex;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Tells the time: milliseconds since the Unix epoch.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl Clock {
+    /// The operating system's clock.
+    // The one place that may ask the operating system.
+    #[allow(clippy::disallowed_methods)]
+    pub fn system() -> Self {
+        Self::new(|| {
+            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+        })
+    }
+
+    /// A clock that answers what `now_ms` says.
+    pub fn new(now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now_ms))
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub fn now_ms(&self) -> i64 {
+        (self.0)()
+    }
+}
+
+/// A source of random bits: the operating system's, or a seeded one that repeats itself.
+#[derive(Clone)]
+pub struct Entropy(Source);
+
+#[derive(Clone)]
+enum Source {
+    System,
+    Seeded(Arc<Mutex<u64>>),
+}
+
+impl Entropy {
+    /// The operating system's randomness.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// The same bits in the same order for the same seed.
+    pub fn seeded(seed: u64) -> Self {
+        Self(Source::Seeded(Arc::new(Mutex::new(seed))))
+    }
+
+    /// 64 random bits.
+    pub fn bits64(&self) -> u64 {
+        match &self.0 {
+            Source::System => fastrand::u64(..),
+            Source::Seeded(state) => split_mix(&mut state.lock()),
+        }
+    }
+
+    /// 128 random bits, enough for an id that nobody else will choose.
+    pub fn bits128(&self) -> u128 {
+        match &self.0 {
+            Source::System => {
+                let mut bytes = [0u8; 16];
+                // Ids must not collide between nodes, so they come from the kernel and not from a user-space generator.
+                match getrandom::fill(&mut bytes) {
+                    Ok(()) => u128::from_le_bytes(bytes),
+                    Err(error) => panic!("the operating system gives no randomness: {error}"),
+                }
+            }
+            Source::Seeded(_) => u128::from(self.bits64()) << 64 | u128::from(self.bits64()),
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): enough for a simulation's choices.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Where work longer than a millisecond runs, off the reactor.
+#[derive(Clone)]
+pub enum Workers {
+    /// On the runtime's pool of blocking threads.
+    Pool(tokio::runtime::Handle),
+    /// At once, on the calling thread: a simulation's choice. What such work awaits must not need the reactor.
+    Inline,
+}
+
+impl Workers {
+    /// Runs `work` where it may block; panics travel on to the caller.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        match self {
+            Self::Pool(handle) => match handle.spawn_blocking(work).await {
+                Ok(value) => value,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+            Self::Inline => work(),
+        }
+    }
+
+    /// Waits for `future` from within [`Workers::run`].
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        match self {
+            Self::Pool(handle) => handle.block_on(future),
+            Self::Inline => futures::executor::block_on(future),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_itself() {
+        let draw = |seed| {
+            let entropy = Entropy::seeded(seed);
+            [entropy.bits128(), entropy.bits128()]
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[tokio::test]
+    async fn pool_and_inline_give_the_same() {
+        for workers in [Workers::Pool(tokio::runtime::Handle::current()), Workers::Inline] {
+            let inner = workers.clone();
+            assert_eq!(workers.run(move || inner.wait(async { 42 })).await, 42);
+        }
+    }
+}
