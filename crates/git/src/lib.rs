@@ -3,10 +3,17 @@
 //! Pure: no I/O, no async, no clock, and nothing of Cuesta. Behaviour is git's; where git's documentation is silent,
 //! it is what `git` does.
 
+pub mod delta;
+mod error;
 mod hash;
+mod object;
 mod oid;
+pub mod pack;
 mod refname;
+pub mod zlib;
 
+pub use error::ErrorKind;
 pub use hash::{Checksum, CollisionAttack, ObjectHasher, object_id};
+pub use object::{CommitRef, ObjectError, TagRef, TreeEntry, TreeIter, TreeMode};
 pub use oid::{ObjectFormat, ObjectId, ObjectKind, ParseIdError};
 pub use refname::{RefName, RefNameError};

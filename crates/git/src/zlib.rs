@@ -1,0 +1,284 @@
+//! Zlib streams, as objects and pack entries are stored, with state that is reused from one stream to the next.
+//!
+//! Nothing here trusts a declared size: output stops at it, and memory grows only with bytes that were really inflated.
+
+use crate::ErrorKind;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+/// A stream that cannot be inflated, or not to the size it should have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ZlibError {
+    /// The bytes are no zlib stream, or its checksum is wrong.
+    #[error("inflate: data stream error")]
+    Corrupt,
+    /// The input ends before the stream does.
+    #[error("inflate: stream ends early")]
+    Truncated,
+    /// The stream goes on past the size it should have.
+    #[error("inflate: stream is longer than the {expected} bytes expected")]
+    TooLong {
+        /// Bytes it should inflate to.
+        expected: usize,
+    },
+    /// The stream ends before the size it should have.
+    #[error("inflate: stream is {got} bytes, expected {expected}")]
+    TooShort {
+        /// Bytes it should inflate to.
+        expected: usize,
+        /// Bytes it inflates to.
+        got: usize,
+    },
+    /// The compressor refused its own state; it never should.
+    #[error("deflate: stream error")]
+    Deflate,
+}
+
+impl ZlibError {
+    /// What sort of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::TooLong { .. } => ErrorKind::TooLarge,
+            _ => ErrorKind::Corrupt,
+        }
+    }
+}
+
+/// What one step of [`Inflater::inflate`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inflated {
+    /// Bytes taken from the input; exact, also at the end of the stream.
+    pub consumed: usize,
+    /// Bytes put into the output.
+    pub produced: usize,
+    /// Whether the stream has ended, its checksum verified.
+    pub done: bool,
+}
+
+/// Inflates one stream after another; [`reset`](Self::reset) between them keeps the allocation (about 40 KiB).
+pub struct Inflater {
+    state: Decompress,
+}
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Inflater {
+    /// An inflater at the start of a stream.
+    pub fn new() -> Self {
+        Self {
+            state: Decompress::new(true),
+        }
+    }
+
+    /// Forgets the current stream; the next bytes start another.
+    pub fn reset(&mut self) {
+        self.state.reset(true);
+    }
+
+    /// Inflates as much of `input` as fits `output`. Neither consumed nor produced, and not done, means that the step
+    /// needs more of one of them.
+    pub fn inflate(&mut self, input: &[u8], output: &mut [u8]) -> Result<Inflated, ZlibError> {
+        let (in_before, out_before) = (self.state.total_in(), self.state.total_out());
+        let status = self
+            .state
+            .decompress(input, output, FlushDecompress::None)
+            .map_err(|_| ZlibError::Corrupt)?;
+        Ok(Inflated {
+            consumed: usize::try_from(self.state.total_in() - in_before).unwrap_or(input.len()),
+            produced: usize::try_from(self.state.total_out() - out_before).unwrap_or(output.len()),
+            done: status == Status::StreamEnd,
+        })
+    }
+
+    /// Inflates the whole stream at the start of `input` into `output`, which is cleared first; answers how many bytes
+    /// of input the stream takes. Resets before and so may be called at any time.
+    ///
+    /// The stream must inflate to exactly `size` bytes. `output` never grows past what `input` could inflate to,
+    /// whatever `size` claims.
+    pub fn inflate_exact(&mut self, input: &[u8], size: usize, output: &mut Vec<u8>) -> Result<usize, ZlibError> {
+        self.reset();
+        output.clear();
+        output.resize(size.min(inflated_len_max(input.len())), 0);
+        let (mut consumed, mut produced) = (0, 0);
+        loop {
+            let room = output.get_mut(produced..).unwrap_or_default();
+            let mut probe = [0u8; 1];
+            let probing = room.is_empty();
+            let target = if probing { &mut probe[..] } else { room };
+            let step = self.inflate(input.get(consumed..).unwrap_or_default(), target)?;
+            consumed += step.consumed;
+            if probing && step.produced > 0 {
+                return Err(ZlibError::TooLong { expected: size });
+            }
+            produced += step.produced;
+            if step.done {
+                break;
+            }
+            if step.consumed == 0 && step.produced == 0 {
+                return Err(ZlibError::Truncated);
+            }
+        }
+        output.truncate(produced);
+        if produced != size {
+            return Err(ZlibError::TooShort {
+                expected: size,
+                got: produced,
+            });
+        }
+        Ok(consumed)
+    }
+}
+
+/// Deflate codes at best 258 bytes in 2 bits; the real bound of zlib streams is 1032 to 1.
+fn inflated_len_max(compressed_len: usize) -> usize {
+    compressed_len.saturating_mul(1032)
+}
+
+/// [`Inflater::inflate_exact`] for a single stream: the content, and how many bytes of input its stream takes.
+pub fn inflate_exact(input: &[u8], size: usize) -> Result<(Vec<u8>, usize), ZlibError> {
+    let mut output = Vec::new();
+    let consumed = Inflater::new().inflate_exact(input, size, &mut output)?;
+    Ok((output, consumed))
+}
+
+/// Deflates one buffer after another at one level, reusing the state (about 260 KiB).
+pub struct Deflater {
+    state: Compress,
+}
+
+impl Deflater {
+    /// A deflater of a level from 0 (store) to 9 (best); higher levels mean 9.
+    pub fn new(level: u32) -> Self {
+        Self {
+            state: Compress::new(Compression::new(level.min(9)), true),
+        }
+    }
+
+    /// Appends the zlib stream of `content` to `output`.
+    pub fn deflate(&mut self, content: &[u8], output: &mut Vec<u8>) -> Result<(), ZlibError> {
+        self.state.reset();
+        output.reserve(content.len() / 2 + 64);
+        loop {
+            let taken = usize::try_from(self.state.total_in()).unwrap_or(content.len());
+            let rest = content.get(taken..).unwrap_or_default();
+            match self.state.compress_vec(rest, output, FlushCompress::Finish) {
+                Ok(Status::StreamEnd) => return Ok(()),
+                Ok(_) => output.reserve(output.capacity().max(64)),
+                Err(_) => return Err(ZlibError::Deflate),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn deflated(content: &[u8], level: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        Deflater::new(level).deflate(content, &mut out).unwrap();
+        out
+    }
+
+    fn compressible() -> impl Strategy<Value = Vec<u8>> {
+        (proptest::collection::vec(any::<u8>(), 0..600), 1..40usize).prop_map(|(bytes, times)| bytes.repeat(times))
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_deflated_inflates_and_the_rest_is_left(content in compressible(), level in 0..=9u32, tail in any::<[u8; 5]>()) {
+            let mut stream = deflated(&content, level);
+            let len = stream.len();
+            stream.extend(tail);
+            prop_assert_eq!(inflate_exact(&stream, content.len()), Ok((content, len)));
+        }
+
+        #[test]
+        fn streaming_in_any_pieces_gives_the_same(content in compressible(), input_step in 1..50usize, output_step in 1..50usize) {
+            let stream = deflated(&content, 6);
+            let mut inflater = Inflater::new();
+            let (mut at, mut got, mut done) = (0, Vec::new(), false);
+            while !done {
+                let mut piece = vec![0; output_step];
+                let step = inflater.inflate(&stream[at..stream.len().min(at + input_step)], &mut piece).unwrap();
+                at += step.consumed;
+                got.extend(&piece[..step.produced]);
+                done = step.done;
+            }
+            prop_assert_eq!((at, got), (stream.len(), content));
+        }
+
+        #[test]
+        fn a_wrong_size_is_refused(content in compressible(), off in 1..2000usize) {
+            let stream = deflated(&content, 6);
+            let expected = content.len() + off;
+            prop_assert_eq!(inflate_exact(&stream, expected), Err(ZlibError::TooShort { expected, got: content.len() }));
+            if let Some(expected) = content.len().checked_sub(off) {
+                prop_assert_eq!(inflate_exact(&stream, expected), Err(ZlibError::TooLong { expected }));
+            }
+        }
+
+        #[test]
+        fn a_truncated_stream_is_refused(content in compressible(), cut in 1..8usize) {
+            let stream = deflated(&content, 6);
+            let kept = stream.len().saturating_sub(cut);
+            prop_assert_eq!(inflate_exact(&stream[..kept], content.len()), Err(ZlibError::Truncated));
+        }
+    }
+
+    #[test]
+    fn a_bomb_stops_at_the_declared_size_and_a_boast_allocates_nothing() {
+        let bomb = deflated(&vec![0; 8 << 20], 9);
+        let mut output = Vec::new();
+        let outcome = Inflater::new().inflate_exact(&bomb, 100, &mut output);
+        assert_eq!(outcome, Err(ZlibError::TooLong { expected: 100 }));
+        let boast = deflated(b"small", 9);
+        let mut output = Vec::new();
+        let outcome = Inflater::new().inflate_exact(&boast, usize::MAX, &mut output);
+        assert_eq!(
+            outcome,
+            Err(ZlibError::TooShort {
+                expected: usize::MAX,
+                got: 5
+            })
+        );
+        assert!(output.capacity() < 64 << 10);
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_refused_or_changes_nothing() {
+        let content = b"tree of life ".repeat(20);
+        let stream = deflated(&content, 6);
+        for bit in 0..stream.len() * 8 {
+            let mut flipped = stream.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // A few header bits (window size) carry no content.
+            if let Ok((got, _)) = inflate_exact(&flipped, content.len()) {
+                assert_eq!(got, content);
+            }
+        }
+    }
+
+    #[test]
+    fn one_state_serves_many_streams() {
+        let (mut inflater, mut deflater, mut output) = (Inflater::new(), Deflater::new(1), Vec::new());
+        for content in [&b"first"[..], b"", b"third, longer than the others"] {
+            let mut stream = Vec::new();
+            deflater.deflate(content, &mut stream).unwrap();
+            assert_eq!(
+                inflater.inflate_exact(&stream, content.len(), &mut output),
+                Ok(stream.len())
+            );
+            assert_eq!(output, content);
+        }
+        assert_eq!(
+            inflater.inflate_exact(b"not zlib", 4, &mut output),
+            Err(ZlibError::Corrupt)
+        );
+    }
+}
