@@ -1,6 +1,17 @@
 //! The bucket and the world: ranged reads, conditional writes and accounting over `object_store`, a block cache, and
 //! clock, randomness and threads as values, so that a simulation can give its own.
 
+mod bucket;
+mod counters;
+mod error;
+mod local;
+mod options;
+mod upload;
 mod world;
 
+pub use bucket::{Bucket, Created, Listed, Swapped, Version};
+pub use counters::{Counters, Operation, Tally};
+pub use error::{Result, StoreError, StoreErrorKind};
+pub use options::{BucketOptions, install_tls_provider};
+pub use upload::Upload;
 pub use world::{Clock, Entropy, Workers};
