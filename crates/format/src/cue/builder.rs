@@ -1,0 +1,478 @@
+//! Makes cues. The builder takes what a layer holds in pack order and refuses what breaks the order's rules.
+
+use super::column::{push_u32s, push_u64s};
+use super::header::{CueCounts, CueHeader, INDEX_COUNT_MAX};
+use super::{Base, Link, filter, lookup};
+use crate::error::invalid;
+use crate::{FormatError, Result};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use std::collections::HashMap;
+
+const WHAT: &str = "cue";
+/// A pack's header ends here, so no entry starts earlier (gitformat-pack).
+pub(super) const ENTRY_OFFSET_MIN: u64 = 12;
+/// Up to so many externals are found by looking at each; a map would cost more.
+const EXTERNALS_SCANNED_MAX: usize = 16;
+
+/// Collects the columns of a cue.
+///
+/// Entries come in pack order: commits (those with segments first, parents before children), tags, trees, blobs. The
+/// trees of the first segment come first among the trees, then those of the second, and so on; after the last segment's
+/// come those of the root sets; blobs likewise. Trees and blobs left over belong to no set.
+#[derive(Clone, Debug)]
+pub struct CueBuilder {
+    format: ObjectFormat,
+    unreachable: bool,
+    counts: CueCounts,
+    oids: Vec<u8>,
+    offsets: Vec<u64>,
+    sizes: Vec<u64>,
+    bases: Vec<u32>,
+    segments: Vec<SegmentRow>,
+    segment_runs: Runs,
+    parent_ends: Vec<u32>,
+    parents: Vec<u32>,
+    roots: Vec<(ObjectId, ObjectKind)>,
+    root_runs: Runs,
+    tag_targets: Vec<(ObjectId, ObjectKind)>,
+    externals: Vec<ObjectId>,
+    external_index: HashMap<ObjectId, u32>,
+}
+
+/// What a segment says beside its parents and links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentRow {
+    /// One more than the highest generation among the parents; 1 where there are none.
+    pub generation: u32,
+    /// The committer's time, in seconds since the Unix epoch.
+    pub commit_time: i64,
+    /// The tree of the commit.
+    pub root_tree: ObjectId,
+    /// How many tree entries the commit adds: the next so many.
+    pub trees: u32,
+    /// How many blob entries the commit adds: the next so many.
+    pub blobs: u32,
+}
+
+/// The runs and links of segments or root sets: running totals of trees, blobs and links after each.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    ends: Vec<[u32; 3]>,
+    links: Vec<u32>,
+}
+
+impl CueBuilder {
+    /// An empty cue.
+    pub fn new(format: ObjectFormat) -> Self {
+        Self::with_capacity(format, 0)
+    }
+
+    /// An empty cue with room for that many entries.
+    pub fn with_capacity(format: ObjectFormat, entries: usize) -> Self {
+        Self {
+            format,
+            unreachable: false,
+            counts: CueCounts::default(),
+            oids: Vec::with_capacity(entries * format.width()),
+            offsets: Vec::with_capacity(entries + 1),
+            sizes: Vec::with_capacity(entries),
+            bases: Vec::with_capacity(entries),
+            segments: Vec::new(),
+            segment_runs: Runs::default(),
+            parent_ends: Vec::new(),
+            parents: Vec::new(),
+            roots: Vec::new(),
+            root_runs: Runs::default(),
+            tag_targets: Vec::new(),
+            externals: Vec::new(),
+            external_index: HashMap::new(),
+        }
+    }
+
+    /// Marks the layer as one whose objects' closures were not checked.
+    pub fn unreachable(&mut self) {
+        self.unreachable = true;
+    }
+
+    /// Adds the next entry of the pack and returns its index. `offset` is where it starts, `size` that of the object
+    /// itself, both in bytes.
+    pub fn entry(&mut self, oid: &ObjectId, kind: ObjectKind, offset: u64, size: u64, base: Base) -> Result<u32> {
+        let index = next_index("cue entries", self.bases.len())?;
+        let CueCounts { tags, trees, blobs, .. } = self.counts;
+        let (count, later) = match kind {
+            ObjectKind::Commit => (&mut self.counts.commits, tags | trees | blobs),
+            ObjectKind::Tag => (&mut self.counts.tags, trees | blobs),
+            ObjectKind::Tree => (&mut self.counts.trees, blobs),
+            ObjectKind::Blob => (&mut self.counts.blobs, 0),
+        };
+        if later != 0 {
+            return invalid(WHAT, "entries are not in the order commits, tags, trees, blobs");
+        }
+        if oid.format() != self.format {
+            return invalid(WHAT, "an entry's oid is of the other object format");
+        }
+        *count += 1;
+        self.oids.extend_from_slice(oid.as_bytes());
+        self.offsets.push(offset);
+        self.sizes.push(size);
+        self.bases.push(base.encode());
+        Ok(index)
+    }
+
+    /// Adds the segment of the next commit and returns its index.
+    pub fn segment(
+        &mut self,
+        row: SegmentRow,
+        parents: impl IntoIterator<Item = Link>,
+        links: impl IntoIterator<Item = Link>,
+    ) -> Result<u32> {
+        let index = next_index("cue segments", self.segments.len())?;
+        if row.root_tree.format() != self.format {
+            return invalid(WHAT, "a root tree is of the other object format");
+        }
+        self.segment_runs.push(row.trees, row.blobs, links)?;
+        self.parents.extend(parents.into_iter().map(Link::encode));
+        self.parent_ends.push(next_index("cue parents", self.parents.len())?);
+        self.segments.push(row);
+        Ok(index)
+    }
+
+    /// Adds a root set: a tree or blob that a ref or tag points at, with the next so many tree and blob entries.
+    pub fn root(
+        &mut self,
+        oid: &ObjectId,
+        kind: ObjectKind,
+        trees: u32,
+        blobs: u32,
+        links: impl IntoIterator<Item = Link>,
+    ) -> Result<u32> {
+        let index = next_index("cue roots", self.roots.len())?;
+        if !matches!(kind, ObjectKind::Tree | ObjectKind::Blob) || oid.format() != self.format {
+            return invalid(WHAT, "a root is no tree or blob of the layer's object format");
+        }
+        self.root_runs.push(trees, blobs, links)?;
+        self.roots.push((*oid, kind));
+        Ok(index)
+    }
+
+    /// Says what the next tag entry points at; needed once for each tag.
+    pub fn tag_target(&mut self, oid: &ObjectId, kind: ObjectKind) -> Result<()> {
+        if oid.format() != self.format {
+            return invalid(WHAT, "a tag's target is of the other object format");
+        }
+        self.tag_targets.push((*oid, kind));
+        Ok(())
+    }
+
+    /// The index of an object of another layer, which is added where it is new.
+    pub fn external(&mut self, oid: &ObjectId) -> Result<u32> {
+        let new = next_index("cue externals", self.externals.len())?;
+        if oid.format() != self.format {
+            return invalid(WHAT, "an external is of the other object format");
+        }
+        let found = if self.externals.len() <= EXTERNALS_SCANNED_MAX {
+            let position = self.externals.iter().position(|external| external == oid);
+            position.and_then(|position| u32::try_from(position).ok())
+        } else {
+            if self.external_index.is_empty() {
+                self.external_index = self.externals.iter().copied().zip(0..).collect();
+            }
+            self.external_index.get(oid).copied()
+        };
+        if let Some(index) = found {
+            return Ok(index);
+        }
+        self.externals.push(*oid);
+        if !self.external_index.is_empty() {
+            self.external_index.insert(*oid, new);
+        }
+        Ok(new)
+    }
+
+    /// The bytes of the cue. `entries_end` is where the last entry of the pack ends and its trailer starts.
+    ///
+    /// Fails where an index leads nowhere, offsets do not ascend, an oid comes twice, runs hold more than there is, or a
+    /// limit is exceeded ([`INDEX_COUNT_MAX`]).
+    pub fn encode(mut self, entries_end: u64) -> Result<Vec<u8>> {
+        self.offsets.push(entries_end);
+        self.complete_counts()?;
+        self.check_entries()?;
+        self.check_sets()?;
+        let order = self.sort()?;
+        let self_contained = self
+            .bases
+            .iter()
+            .all(|base| !matches!(Base::decode(*base), Base::External(_)));
+        let filter_len = filter::filter_len(self.counts.entries());
+        let flags = (self_contained, self.unreachable);
+        let header = CueHeader::lay_out(self.format, flags, self.counts, filter_len)?;
+        let len = usize::try_from(header.cue_len()).map_err(|_| FormatError::Invalid {
+            what: WHAT,
+            reason: "it does not fit in memory",
+        })?;
+        let mut out = Vec::with_capacity(len);
+        out.resize(header.header_len(), 0);
+        self.put_entries(&order, &mut out);
+        self.put_lookup(&order, &mut out);
+        self.put_segments(&mut out);
+        self.put_roots(&mut out);
+        self.externals
+            .iter()
+            .for_each(|oid| out.extend_from_slice(oid.as_bytes()));
+        self.put_filter(&order, filter_len, &mut out);
+        debug_assert_eq!(out.len(), len);
+        header.seal(&mut out)?;
+        Ok(out)
+    }
+
+    fn complete_counts(&mut self) -> Result<()> {
+        self.counts.segments = next_index("cue segments", self.segments.len())?;
+        self.counts.parents = next_index("cue parents", self.parents.len())?;
+        self.counts.links = next_index("cue links", self.segment_runs.links.len())?;
+        self.counts.roots = next_index("cue roots", self.roots.len())?;
+        self.counts.root_links = next_index("cue root links", self.root_runs.links.len())?;
+        self.counts.externals = next_index("cue externals", self.externals.len())?;
+        if self.counts.segments > self.counts.commits {
+            return invalid(WHAT, "there are more segments than commits");
+        }
+        if self.tag_targets.len() != self.counts.tags as usize {
+            return invalid(WHAT, "there are not as many tag targets as tags");
+        }
+        Ok(())
+    }
+
+    fn check_entries(&self) -> Result<()> {
+        let ascending = self.offsets.is_sorted_by(|left, right| left < right);
+        if !ascending || self.offsets.first().is_some_and(|first| *first < ENTRY_OFFSET_MIN) {
+            return invalid(WHAT, "entries' offsets do not ascend from the end of the pack's header");
+        }
+        let CueCounts { externals, .. } = self.counts;
+        for (entry, base) in (0u32..).zip(&self.bases) {
+            let fits = match Base::decode(*base) {
+                Base::None => true,
+                Base::Entry(base) => {
+                    base != entry && base < self.counts.entries() && self.counts.kind(base) == self.counts.kind(entry)
+                }
+                Base::External(external) => external < externals,
+            };
+            if !fits {
+                return invalid(WHAT, "a delta's base is not another entry of its kind, nor an external");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sets(&self) -> Result<()> {
+        let [segment_trees, segment_blobs, _] = self.segment_runs.end();
+        let [root_trees, root_blobs, _] = self.root_runs.end();
+        let trees_fit = segment_trees.saturating_add(root_trees) <= self.counts.trees;
+        if !trees_fit || segment_blobs.saturating_add(root_blobs) > self.counts.blobs {
+            return invalid(WHAT, "segments and root sets claim more trees or blobs than there are");
+        }
+        let CueCounts { externals, .. } = self.counts;
+        let (trees, blobs) = (self.counts.tree_entries(), self.counts.blob_entries());
+        let link_fits = |link: &u32| match Link::decode(*link) {
+            Link::Local(entry) => trees.contains(&entry) || blobs.contains(&entry),
+            Link::External(external) => external < externals,
+        };
+        if !self
+            .segment_runs
+            .links
+            .iter()
+            .chain(&self.root_runs.links)
+            .all(link_fits)
+        {
+            return invalid(WHAT, "a link names neither a tree, a blob nor an external");
+        }
+        let mut start = 0;
+        for (segment, end) in (0u32..).zip(&self.parent_ends) {
+            let parent_fits = |parent: &u32| match Link::decode(*parent) {
+                Link::Local(parent) => parent < segment,
+                Link::External(external) => external < externals,
+            };
+            if !self
+                .parents
+                .get(start..*end as usize)
+                .unwrap_or_default()
+                .iter()
+                .all(parent_fits)
+            {
+                return invalid(WHAT, "a parent is neither an earlier segment nor an external");
+            }
+            start = *end as usize;
+        }
+        Ok(())
+    }
+
+    /// The entries in the order of their oids.
+    fn sort(&self) -> Result<Vec<u32>> {
+        let keys = self.oids.chunks_exact(self.format.width());
+        let leading = |oid: &[u8]| oid.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let mut keyed: Vec<(u64, u32)> = keys.map(leading).zip(0..).collect();
+        keyed.sort_unstable_by(|left, right| {
+            left.0
+                .cmp(&right.0)
+                .then_with(|| self.oid_bytes(left.1).cmp(self.oid_bytes(right.1)))
+        });
+        if keyed
+            .array_windows()
+            .any(|[left, right]| left.0 == right.0 && self.same_oid(left.1, right.1))
+        {
+            return invalid(WHAT, "an object comes twice");
+        }
+        Ok(keyed.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    fn same_oid(&self, left: u32, right: u32) -> bool {
+        self.oid_bytes(left) == self.oid_bytes(right)
+    }
+
+    fn oid_bytes(&self, entry: u32) -> &[u8] {
+        let width = self.format.width();
+        let start = entry as usize * width;
+        self.oids.get(start..start + width).unwrap_or_default()
+    }
+
+    fn put_entries(&self, order: &[u32], out: &mut Vec<u8>) {
+        push_u64s(out, &self.offsets);
+        push_u64s(out, &self.sizes);
+        push_u32s(out, &self.bases);
+        let mut ranks = vec![0; order.len()];
+        for (rank, entry) in (0u32..).zip(order) {
+            if let Some(slot) = ranks.get_mut(*entry as usize) {
+                *slot = rank;
+            }
+        }
+        push_u32s(out, &ranks);
+    }
+
+    fn put_lookup(&self, order: &[u32], out: &mut Vec<u8>) {
+        let bits = lookup::fanout_bits(self.counts.entries());
+        if bits > 0 {
+            let mut fanout = vec![0u32; 1 << bits];
+            for entry in order {
+                if let Some(slot) = fanout.get_mut(lookup::fanout_slot(self.oid_bytes(*entry), bits)) {
+                    *slot += 1;
+                }
+            }
+            let mut end = 0;
+            for slot in &mut fanout {
+                end += *slot;
+                *slot = end;
+            }
+            push_u32s(out, &fanout);
+        }
+        order
+            .iter()
+            .for_each(|entry| out.extend_from_slice(self.oid_bytes(*entry)));
+        push_u32s(out, order);
+    }
+
+    fn put_segments(&self, out: &mut Vec<u8>) {
+        if self.segments.is_empty() {
+            return;
+        }
+        self.segments
+            .iter()
+            .for_each(|row| out.extend_from_slice(&row.commit_time.to_le_bytes()));
+        self.segments
+            .iter()
+            .for_each(|row| out.extend_from_slice(&row.generation.to_le_bytes()));
+        push_u32s(out, &[0]);
+        push_u32s(out, &self.parent_ends);
+        self.segment_runs
+            .put_starts(self.counts.tree_entries().start, self.counts.blob_entries().start, out);
+        self.segments
+            .iter()
+            .for_each(|row| out.extend_from_slice(row.root_tree.as_bytes()));
+        push_u32s(out, &self.parents);
+        push_u32s(out, &self.segment_runs.links);
+    }
+
+    fn put_roots(&self, out: &mut Vec<u8>) {
+        if self.roots.is_empty() && self.tag_targets.is_empty() {
+            return;
+        }
+        let [trees, blobs, _] = self.segment_runs.end();
+        let (first_tree, first_blob) = (self.counts.tree_entries().start, self.counts.blob_entries().start);
+        self.root_runs.put_starts(first_tree + trees, first_blob + blobs, out);
+        push_u32s(out, &self.root_runs.links);
+        self.roots
+            .iter()
+            .for_each(|(oid, _)| out.extend_from_slice(oid.as_bytes()));
+        self.tag_targets
+            .iter()
+            .for_each(|(oid, _)| out.extend_from_slice(oid.as_bytes()));
+        out.extend(self.roots.iter().map(|(_, kind)| *kind as u8));
+        out.extend(self.tag_targets.iter().map(|(_, kind)| *kind as u8));
+    }
+
+    fn put_filter(&self, order: &[u32], filter_len: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        // `encode` has checked that the whole cue fits in memory.
+        out.resize(start + usize::try_from(filter_len).unwrap_or(0), 0);
+        let bytes = out.get_mut(start..).unwrap_or_default();
+        order
+            .iter()
+            .for_each(|entry| filter::insert(bytes, self.oid_bytes(*entry)));
+    }
+}
+
+impl Runs {
+    /// Totals saturate: `check_sets` then finds more claimed than there is.
+    fn push(&mut self, trees: u32, blobs: u32, links: impl IntoIterator<Item = Link>) -> Result<()> {
+        self.links.extend(links.into_iter().map(Link::encode));
+        let links = next_index("cue links", self.links.len())?;
+        let [trees_before, blobs_before, _] = self.end();
+        self.ends.push([
+            trees_before.saturating_add(trees),
+            blobs_before.saturating_add(blobs),
+            links,
+        ]);
+        Ok(())
+    }
+
+    fn end(&self) -> [u32; 3] {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    /// Three columns of starts: trees and blobs as entries, links as positions.
+    fn put_starts(&self, first_tree: u32, first_blob: u32, out: &mut Vec<u8>) {
+        let mut column = |first: u32, part: fn(&[u32; 3]) -> u32| {
+            push_u32s(out, &[first]);
+            self.ends
+                .iter()
+                .for_each(|ends| out.extend_from_slice(&(first + part(ends)).to_le_bytes()));
+        };
+        column(first_tree, |[trees, ..]| *trees);
+        column(first_blob, |[_, blobs, _]| *blobs);
+        column(0, |[.., links]| *links);
+    }
+}
+
+/// `len` as an index, if that many fit a cue.
+fn next_index(what: &'static str, len: usize) -> Result<u32> {
+    let index = u32::try_from(len).ok().filter(|index| *index < INDEX_COUNT_MAX);
+    index.ok_or(FormatError::Limit {
+        what,
+        max: INDEX_COUNT_MAX.into(),
+        got: len as u64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_stop_at_the_limit() {
+        let max = INDEX_COUNT_MAX as usize;
+        assert_eq!(next_index("entries", max - 1), Ok(INDEX_COUNT_MAX - 1));
+        for over in [max, max + 1, usize::MAX] {
+            assert!(
+                matches!(next_index("entries", over), Err(FormatError::Limit { .. })),
+                "{over}"
+            );
+        }
+    }
+}

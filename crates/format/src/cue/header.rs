@@ -1,0 +1,526 @@
+//! The header of a cue: counts, flags and where each section lies (docs/format/cue.md, "Header").
+
+use super::lookup;
+use crate::error::malformed;
+use crate::{FormatError, Result};
+use bytes::Bytes;
+use cuesta_git::{ObjectFormat, ObjectKind};
+use std::ops::Range;
+
+const WHAT: &str = "cue header";
+const MAGIC: [u8; 4] = *b"CUE\0";
+const VERSION: u16 = 1;
+const FIXED_LEN: usize = 52;
+const SECTION_LEN: usize = 24;
+const CRC_LEN: usize = 4;
+const SELF_CONTAINED: u8 = 1;
+const UNREACHABLE: u8 = 2;
+
+/// The most entries, externals or links a cue can hold: the highest bit of an index says "external".
+pub const INDEX_COUNT_MAX: u32 = i32::MAX as u32;
+
+/// One part of a cue that can be read by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum SectionKind {
+    /// Where each entry is, what it is, and its delta base.
+    Entries = 1,
+    /// Oids in order, and the entry of each.
+    Lookup = 2,
+    /// What each commit adds.
+    Segments = 3,
+    /// Trees and blobs that refs or tags point at, and what tags point at.
+    Roots = 4,
+    /// Oids of objects in other layers that this one names.
+    Externals = 5,
+    /// A filter for cheap negative answers.
+    Filter = 6,
+}
+
+impl SectionKind {
+    /// All kinds, in the order they have in the file.
+    pub const ALL: [Self; 6] = [
+        Self::Entries,
+        Self::Lookup,
+        Self::Segments,
+        Self::Roots,
+        Self::Externals,
+        Self::Filter,
+    ];
+
+    /// The name used in messages and in the documentation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Entries => "cue entries",
+            Self::Lookup => "cue lookup",
+            Self::Segments => "cue segments",
+            Self::Roots => "cue roots",
+            Self::Externals => "cue externals",
+            Self::Filter => "cue filter",
+        }
+    }
+
+    const fn slot(self) -> usize {
+        self as usize - 1
+    }
+
+    fn from_code(code: u32) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|kind| *kind as u32 == code);
+        known.ok_or(FormatError::Unknown {
+            what: "cue section kind",
+            got: code.into(),
+        })
+    }
+}
+
+/// How many there are of everything a cue describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CueCounts {
+    /// Commits: entries `0..commits`.
+    pub commits: u32,
+    /// Annotated tags: the entries after the commits.
+    pub tags: u32,
+    /// Trees: the entries after the tags.
+    pub trees: u32,
+    /// Blobs: the entries after the trees.
+    pub blobs: u32,
+    /// Segments; segment `i` belongs to the commit that is entry `i`. Commits past the last segment have none.
+    pub segments: u32,
+    /// Parents of all segments together.
+    pub parents: u32,
+    /// Links of all segments together.
+    pub links: u32,
+    /// Root sets.
+    pub roots: u32,
+    /// Links of all root sets together.
+    pub root_links: u32,
+    /// Externals.
+    pub externals: u32,
+}
+
+impl CueCounts {
+    /// All entries. Saturates; a parsed header has checked that they are at most [`INDEX_COUNT_MAX`].
+    #[inline]
+    pub fn entries(&self) -> u32 {
+        self.commits
+            .saturating_add(self.tags)
+            .saturating_add(self.trees)
+            .saturating_add(self.blobs)
+    }
+
+    /// The entries that are tags.
+    #[inline]
+    pub fn tag_entries(&self) -> Range<u32> {
+        self.commits..self.commits.saturating_add(self.tags)
+    }
+
+    /// The entries that are trees.
+    #[inline]
+    pub fn tree_entries(&self) -> Range<u32> {
+        let start = self.tag_entries().end;
+        start..start.saturating_add(self.trees)
+    }
+
+    /// The entries that are blobs.
+    #[inline]
+    pub fn blob_entries(&self) -> Range<u32> {
+        let start = self.tree_entries().end;
+        start..start.saturating_add(self.blobs)
+    }
+
+    /// The kind of an entry, which its position tells. Past the end, a blob.
+    #[inline]
+    pub fn kind(&self, entry: u32) -> ObjectKind {
+        if entry < self.commits {
+            ObjectKind::Commit
+        } else if entry < self.tag_entries().end {
+            ObjectKind::Tag
+        } else if entry < self.tree_entries().end {
+            ObjectKind::Tree
+        } else {
+            ObjectKind::Blob
+        }
+    }
+
+    fn fields(&self) -> [u32; 10] {
+        [
+            self.commits,
+            self.tags,
+            self.trees,
+            self.blobs,
+            self.segments,
+            self.parents,
+            self.links,
+            self.roots,
+            self.root_links,
+            self.externals,
+        ]
+    }
+
+    fn from_fields(fields: [u32; 10]) -> Self {
+        let [
+            commits,
+            tags,
+            trees,
+            blobs,
+            segments,
+            parents,
+            links,
+            roots,
+            root_links,
+            externals,
+        ] = fields;
+        Self {
+            commits,
+            tags,
+            trees,
+            blobs,
+            segments,
+            parents,
+            links,
+            roots,
+            root_links,
+            externals,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let entries = [self.commits, self.tags, self.trees, self.blobs]
+            .into_iter()
+            .map(u64::from)
+            .sum();
+        let bounded = [
+            ("cue entries", entries),
+            ("cue parents", self.parents.into()),
+            ("cue links", self.links.into()),
+            ("cue roots", self.roots.into()),
+            ("cue root links", self.root_links.into()),
+            ("cue externals", self.externals.into()),
+        ];
+        for (what, got) in bounded {
+            if got > u64::from(INDEX_COUNT_MAX) {
+                return Err(FormatError::Limit {
+                    what,
+                    max: INDEX_COUNT_MAX.into(),
+                    got,
+                });
+            }
+        }
+        if self.segments > self.commits {
+            return malformed(WHAT, "more segments than commits");
+        }
+        Ok(())
+    }
+}
+
+/// Where one section lies, and its checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Section {
+    offset: u64,
+    len: u64,
+    crc: u32,
+}
+
+/// The header of a cue. Parsed, it vouches for the length of every section, so that a caller may allocate by it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CueHeader {
+    /// The format of all oids in the cue.
+    pub object_format: ObjectFormat,
+    /// Every delta's base is in this layer.
+    pub self_contained: bool,
+    /// The objects' closures were not checked.
+    pub unreachable: bool,
+    /// How many there are of everything.
+    pub counts: CueCounts,
+    fanout_bits: u8,
+    sections: [Section; 6],
+}
+
+impl CueHeader {
+    /// No header is longer: one read of this many bytes from the start of a cue gets it whole.
+    pub const LEN_MAX: usize = FIXED_LEN + SectionKind::ALL.len() * SECTION_LEN + CRC_LEN;
+
+    /// Reads a header from the start of a cue; what follows it is ignored.
+    ///
+    /// Fails where the bytes are no header, or of an unknown version, or its counts and section lengths do not agree.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let fixed = bytes.first_chunk::<FIXED_LEN>().ok_or(short(bytes, FIXED_LEN))?;
+        let (magic, rest) = fixed.split_first_chunk::<4>().ok_or(short(bytes, FIXED_LEN))?;
+        if *magic != MAGIC {
+            return Err(FormatError::Magic {
+                what: "cue",
+                got: *magic,
+            });
+        }
+        let (prelude, counts) = rest.split_first_chunk::<8>().ok_or(short(bytes, FIXED_LEN))?;
+        let [
+            version_low,
+            version_high,
+            format,
+            flags,
+            fanout_bits,
+            section_count,
+            reserved @ ..,
+        ] = *prelude;
+        let version = u16::from_le_bytes([version_low, version_high]);
+        if version != VERSION {
+            return Err(FormatError::Version {
+                what: "cue",
+                known: VERSION,
+                got: version,
+            });
+        }
+        let table = Self::table(bytes, section_count)?;
+        if reserved != [0, 0] {
+            return Err(FormatError::Unknown {
+                what: "cue header reserved",
+                got: u16::from_le_bytes(reserved).into(),
+            });
+        }
+        if flags & !(SELF_CONTAINED | UNREACHABLE) != 0 {
+            return Err(FormatError::Unknown {
+                what: "cue flags",
+                got: flags.into(),
+            });
+        }
+        let mut fields = [0; 10];
+        for (field, bytes) in fields.iter_mut().zip(counts.as_chunks::<4>().0) {
+            *field = u32::from_le_bytes(*bytes);
+        }
+        let mut header = Self {
+            object_format: crate::codec::object_format(format)?,
+            self_contained: flags & SELF_CONTAINED != 0,
+            unreachable: flags & UNREACHABLE != 0,
+            counts: CueCounts::from_fields(fields),
+            fanout_bits,
+            sections: Default::default(),
+        };
+        header.counts.check()?;
+        header.read_table(table)?;
+        Ok(header)
+    }
+
+    /// The section table, once the checksum over the whole header holds.
+    fn table(bytes: &[u8], section_count: u8) -> Result<&[[u8; SECTION_LEN]]> {
+        let end = FIXED_LEN + usize::from(section_count) * SECTION_LEN;
+        let needed = end + CRC_LEN;
+        let (covered, rest) = bytes.split_at_checked(end).ok_or(short(bytes, needed))?;
+        let stored = rest.first_chunk::<CRC_LEN>().ok_or(short(bytes, needed))?;
+        check_crc(WHAT, u32::from_le_bytes(*stored), covered)?;
+        Ok(covered.get(FIXED_LEN..).unwrap_or_default().as_chunks().0)
+    }
+
+    fn read_table(&mut self, table: &[[u8; SECTION_LEN]]) -> Result<()> {
+        let mut end = (FIXED_LEN + table.len() * SECTION_LEN + CRC_LEN) as u64;
+        let mut last = None;
+        for row in table {
+            let (kind, section) = read_section(row)?;
+            if last >= Some(kind) {
+                return malformed(WHAT, "sections are not in ascending order");
+            }
+            if section.offset != end {
+                return malformed(WHAT, "a section does not start where the one before ends");
+            }
+            if section.len == 0 {
+                return malformed(WHAT, "an empty section is listed");
+            }
+            last = Some(kind);
+            end = end.checked_add(section.len).ok_or(FormatError::Malformed {
+                what: WHAT,
+                reason: "too long",
+            })?;
+            if let Some(slot) = self.sections.get_mut(kind.slot()) {
+                *slot = section;
+            }
+        }
+        self.check_lens()
+    }
+
+    fn check_lens(&self) -> Result<()> {
+        if self.fanout_bits != lookup::fanout_bits(self.counts.entries()) {
+            return malformed(WHAT, "the fan-out does not fit the number of entries");
+        }
+        for kind in SectionKind::ALL {
+            let got = self.slot(kind).len;
+            let fits = match kind {
+                SectionKind::Filter => got.is_multiple_of(super::filter::BLOCK_LEN as u64),
+                _ => got == section_len(kind, self.object_format, &self.counts),
+            };
+            if !fits {
+                return malformed(kind.name(), "its length does not fit the header's counts");
+            }
+        }
+        Ok(())
+    }
+
+    /// A header over sections of the given lengths and checksums, in the order of [`SectionKind::ALL`].
+    pub(super) fn lay_out(
+        object_format: ObjectFormat,
+        flags: (bool, bool),
+        counts: CueCounts,
+        filter_len: u64,
+    ) -> Result<Self> {
+        counts.check()?;
+        let lens = SectionKind::ALL.map(|kind| match kind {
+            SectionKind::Filter => filter_len,
+            _ => section_len(kind, object_format, &counts),
+        });
+        let present = lens.iter().filter(|len| **len > 0).count();
+        let mut end = (FIXED_LEN + present * SECTION_LEN + CRC_LEN) as u64;
+        let sections = lens.map(|len| {
+            let offset = if len > 0 { end } else { 0 };
+            end += len;
+            Section { offset, len, crc: 0 }
+        });
+        let (self_contained, unreachable) = flags;
+        let fanout_bits = lookup::fanout_bits(counts.entries());
+        Ok(Self {
+            object_format,
+            self_contained,
+            unreachable,
+            counts,
+            fanout_bits,
+            sections,
+        })
+    }
+
+    /// Writes the header over the start of `cue`, whose sections are already in place.
+    pub(super) fn seal(mut self, cue: &mut [u8]) -> Result<()> {
+        for section in &mut self.sections {
+            section.crc = crc32c::crc32c(bytes_of(cue, section).unwrap_or_default());
+        }
+        let header = self.encode();
+        let written = header.len();
+        match cue.get_mut(..written) {
+            Some(start) => start.copy_from_slice(&header),
+            None => return Err(short(cue, written)),
+        }
+        Ok(())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let present = || SectionKind::ALL.into_iter().filter(|kind| self.slot(*kind).len > 0);
+        let mut out = Vec::with_capacity(Self::LEN_MAX);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.push(crate::codec::object_format_code(self.object_format));
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        out.push(flag(self.self_contained, SELF_CONTAINED) | flag(self.unreachable, UNREACHABLE));
+        out.push(self.fanout_bits);
+        out.push(present().map(|_| 1).sum());
+        out.extend_from_slice(&[0, 0]);
+        super::column::push_u32s(&mut out, &self.counts.fields());
+        for kind in present() {
+            let section = self.slot(kind);
+            out.extend_from_slice(&(kind as u32).to_le_bytes());
+            out.extend_from_slice(&section.crc.to_le_bytes());
+            out.extend_from_slice(&section.offset.to_le_bytes());
+            out.extend_from_slice(&section.len.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    fn slot(&self, kind: SectionKind) -> Section {
+        self.sections.get(kind.slot()).copied().unwrap_or_default()
+    }
+
+    /// Where a section lies in the cue, in bytes; empty if it is absent.
+    pub fn section(&self, kind: SectionKind) -> Range<u64> {
+        let section = self.slot(kind);
+        section.offset..section.offset.saturating_add(section.len)
+    }
+
+    /// Bytes of the header: the first section starts there.
+    pub(super) fn header_len(&self) -> usize {
+        let present = SectionKind::ALL
+            .into_iter()
+            .filter(|kind| self.slot(*kind).len > 0)
+            .count();
+        FIXED_LEN + present * SECTION_LEN + CRC_LEN
+    }
+
+    /// Bytes of the whole cue.
+    pub fn cue_len(&self) -> u64 {
+        SectionKind::ALL
+            .into_iter()
+            .map(|kind| self.section(kind).end)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// How many leading bits of an oid the fan-out of the lookup tells apart; 0 where there is none.
+    #[inline]
+    pub(super) fn fanout_bits(&self) -> u8 {
+        self.fanout_bits
+    }
+
+    /// Checks that `bytes` are the section's: their length, then their checksum.
+    pub(super) fn check(&self, kind: SectionKind, bytes: &Bytes) -> Result<()> {
+        let Section { len: expected, crc, .. } = self.slot(kind);
+        let (what, got) = (kind.name(), bytes.len() as u64);
+        if got < expected {
+            return Err(FormatError::Truncated { what, expected, got });
+        }
+        if got > expected {
+            return Err(FormatError::Trailing {
+                what,
+                extra: got - expected,
+            });
+        }
+        if got == 0 { Ok(()) } else { check_crc(what, crc, bytes) }
+    }
+}
+
+/// The length that the counts give a section; the filter's is its own.
+fn section_len(kind: SectionKind, format: ObjectFormat, counts: &CueCounts) -> u64 {
+    let width = format.width() as u64;
+    let entries = u64::from(counts.entries());
+    let [segments, parents, links] = [counts.segments, counts.parents, counts.links].map(u64::from);
+    let [roots, root_links, tags] = [counts.roots, counts.root_links, counts.tags].map(u64::from);
+    match kind {
+        SectionKind::Entries => entries * 24 + 8,
+        SectionKind::Lookup => lookup::fanout_len(counts.entries()) + entries * (width + 4),
+        SectionKind::Segments if segments == 0 => 0,
+        SectionKind::Segments => segments * (28 + width) + 16 + 4 * (parents + links),
+        SectionKind::Roots if roots == 0 && tags == 0 => 0,
+        SectionKind::Roots => roots * (13 + width) + 12 + 4 * root_links + tags * (width + 1),
+        SectionKind::Externals => u64::from(counts.externals) * width,
+        SectionKind::Filter => 0,
+    }
+}
+
+fn read_section(row: &[u8; SECTION_LEN]) -> Result<(SectionKind, Section)> {
+    let [kind, crc, offset_low, offset_high, len_low, len_high] = *row.as_chunks::<4>().0 else {
+        return malformed(WHAT, "a section row is cut short");
+    };
+    let wide = |low, high| u64::from(u32::from_le_bytes(high)) << 32 | u64::from(u32::from_le_bytes(low));
+    let section = Section {
+        offset: wide(offset_low, offset_high),
+        len: wide(len_low, len_high),
+        crc: u32::from_le_bytes(crc),
+    };
+    Ok((SectionKind::from_code(u32::from_le_bytes(kind))?, section))
+}
+
+fn bytes_of<'a>(cue: &'a [u8], section: &Section) -> Option<&'a [u8]> {
+    let start = usize::try_from(section.offset).ok()?;
+    let len = usize::try_from(section.len).ok()?;
+    cue.get(start..start.checked_add(len)?)
+}
+
+fn short(bytes: &[u8], expected: usize) -> FormatError {
+    FormatError::Truncated {
+        what: WHAT,
+        expected: expected as u64,
+        got: bytes.len() as u64,
+    }
+}
+
+fn check_crc(what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
+    match crc32c::crc32c(bytes) {
+        got if got == expected => Ok(()),
+        got => Err(FormatError::Checksum { what, expected, got }),
+    }
+}

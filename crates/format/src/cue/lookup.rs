@@ -1,0 +1,183 @@
+//! The lookup section: from oid to entry (docs/format/cue.md, "Lookup").
+
+use super::column::{Carver, Column};
+use super::{CueHeader, SectionKind};
+use crate::Result;
+use bytes::Bytes;
+use cuesta_git::{ObjectFormat, ObjectId};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// A fan-out slot covers between 8 and 16 oids; layers of fewer than 64 have no fan-out at all.
+const ENTRIES_PER_SLOT_LOG2: u32 = 3;
+const FANOUT_ENTRIES_MIN: u32 = 64;
+
+/// How many leading bits of an oid the fan-out tells apart in a layer of that many entries.
+pub(super) fn fanout_bits(entries: u32) -> u8 {
+    match entries {
+        0..FANOUT_ENTRIES_MIN => 0,
+        // At most 30 - 3.
+        _ => u8::try_from(entries.ilog2() - ENTRIES_PER_SLOT_LOG2).unwrap_or(0),
+    }
+}
+
+/// Slots of the fan-out in a layer of that many entries.
+pub(super) fn fanout_slots(entries: u32) -> u64 {
+    match fanout_bits(entries) {
+        0 => 0,
+        bits => 1 << bits,
+    }
+}
+
+pub(super) fn fanout_len(entries: u32) -> u64 {
+    fanout_slots(entries) * 4
+}
+
+/// The fan-out slot of an oid.
+#[inline]
+pub(super) fn fanout_slot(oid: &[u8], bits: u8) -> usize {
+    let leading = oid.first_chunk::<4>().map_or(0, |leading| u32::from_be_bytes(*leading));
+    leading.checked_shr(32 - u32::from(bits)).unwrap_or(0) as usize
+}
+
+/// The oids of a layer in ascending order, each with its entry. A position in that order is a *rank*.
+///
+/// Accessors are total: past the end, the oid is null and the entry `u32::MAX`.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    section: Bytes,
+    format: ObjectFormat,
+    fanout_bits: u8,
+    fanout: Column,
+    oids: Column,
+    entries: Column,
+}
+
+impl Lookup {
+    /// The view of the section's bytes; fails if they are not those the header describes.
+    pub fn new(header: &CueHeader, section: Bytes) -> Result<Self> {
+        header.check(SectionKind::Lookup, &section)?;
+        let (format, count) = (header.object_format, header.counts.entries());
+        let mut carver = Carver::new(SectionKind::Lookup.name(), &section);
+        let fanout = carver.column(fanout_slots(count), 4)?;
+        let oids = carver.column(count.into(), format.width())?;
+        let entries = carver.column(count.into(), 4)?;
+        carver.finish()?;
+        Ok(Self {
+            section,
+            format,
+            fanout_bits: header.fanout_bits(),
+            fanout,
+            oids,
+            entries,
+        })
+    }
+
+    /// How many oids there are.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.oids.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.oids.count() == 0
+    }
+
+    /// The entry of an object; an oid of the other format is in no layer of this one.
+    #[inline]
+    pub fn find(&self, oid: &ObjectId) -> Option<u32> {
+        let rank = self.find_rank(oid)?;
+        self.entries.u32(&self.section, rank as usize)
+    }
+
+    /// The rank of an object.
+    #[inline]
+    pub fn find_rank(&self, oid: &ObjectId) -> Option<u32> {
+        if oid.format() != self.format {
+            return None;
+        }
+        let wanted = oid.as_bytes();
+        let rank = self.lower_bound(wanted);
+        (self.oids.oid_bytes(&self.section, rank, self.format)? == wanted).then_some(())?;
+        u32::try_from(rank).ok()
+    }
+
+    /// The ranks of the oids that start with the bytes `prefix`, for abbreviated ids. At most an oid's width counts.
+    pub fn ranks_with_prefix(&self, prefix: &[u8]) -> Range<u32> {
+        let width = self.format.width();
+        let prefix = prefix.get(..width).unwrap_or(prefix);
+        let bound = |fill: u8| {
+            let mut bytes = [fill; 32];
+            bytes.iter_mut().zip(prefix).for_each(|(byte, given)| *byte = *given);
+            bytes
+        };
+        let rank = |bytes: [u8; 32]| self.lower_bound(bytes.get(..width).unwrap_or(&bytes));
+        let (low, high) = (bound(0), bound(u8::MAX));
+        let last = rank(high);
+        let last_matches = self.oids.oid_bytes(&self.section, last, self.format) == high.get(..width);
+        let to_u32 = |rank: usize| u32::try_from(rank).unwrap_or(u32::MAX);
+        to_u32(rank(low))..to_u32(last + usize::from(last_matches))
+    }
+
+    /// The oid of a rank.
+    #[inline]
+    pub fn oid(&self, rank: u32) -> ObjectId {
+        self.oids.oid(&self.section, rank as usize, self.format)
+    }
+
+    /// The entry of a rank.
+    #[inline]
+    pub fn entry(&self, rank: u32) -> u32 {
+        self.entries.u32(&self.section, rank as usize).unwrap_or(u32::MAX)
+    }
+
+    /// The end of a fan-out slot: how many oids lie in it and the slots before it.
+    pub(super) fn fanout(&self, slot: usize) -> Option<u32> {
+        self.fanout.u32(&self.section, slot)
+    }
+
+    /// The first rank whose oid is not below `wanted`.
+    #[inline]
+    fn lower_bound(&self, wanted: &[u8]) -> usize {
+        let Range {
+            start: mut low,
+            end: mut high,
+        } = self.slot(wanted);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.oids.oid_bytes(&self.section, middle, self.format) {
+                Some(oid) if compare(oid, wanted) == Ordering::Less => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The ranks among which an oid must be.
+    #[inline]
+    fn slot(&self, wanted: &[u8]) -> Range<usize> {
+        let count = self.oids.count();
+        if self.fanout_bits == 0 {
+            return 0..count;
+        }
+        let slot = fanout_slot(wanted, self.fanout_bits);
+        let end = |slot| {
+            self.fanout
+                .u32(&self.section, slot)
+                .map_or(count, |end| end as usize)
+                .min(count)
+        };
+        let start = slot.checked_sub(1).map_or(0, end);
+        start..end(slot)
+    }
+}
+
+/// Compares oids of one width: eight bytes at once decide it nearly always.
+#[inline]
+fn compare(left: &[u8], right: &[u8]) -> Ordering {
+    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
+        (Some(l), Some(r)) if l != r => u64::from_be_bytes(*l).cmp(&u64::from_be_bytes(*r)),
+        _ => left.cmp(right),
+    }
+}
