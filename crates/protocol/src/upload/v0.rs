@@ -1,0 +1,1 @@
+//! v0 requests: wants with capabilities, then haves (gitprotocol-pack, `Packfile Negotiation`).
