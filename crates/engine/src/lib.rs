@@ -1,1 +1,26 @@
-//! .
+//! Repository semantics: views and what is read through them, upload, receive, and the work in the background.
+//!
+//! An [`Engine`] opens repositories; a [`Repository`] gives [`View`]s, immutable snapshots at one position of its log.
+//! Everything that reads works on a view. Nothing here knows the wire.
+
+mod bits;
+mod engine;
+mod error;
+mod graph;
+mod layer;
+mod name;
+mod objects;
+mod repository;
+mod view;
+mod world;
+
+pub use bits::Bits;
+pub use engine::{Engine, EngineParts};
+pub use error::{EngineError, ErrorKind};
+pub use graph::{Graph, Parents, Position, PositionSet, SendSet};
+pub use layer::{History, Index, Layer};
+pub use name::{RepositoryName, RepositoryNameError};
+pub use objects::DELTA_DEPTH_MAX;
+pub use repository::Repository;
+pub use view::{Location, View};
+pub use world::{EngineOptions, Payloads};

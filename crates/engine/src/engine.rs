@@ -1,0 +1,250 @@
+//! The engine: all repositories of one bucket and one log store.
+
+use crate::world::{EngineOptions, Payloads, World};
+use crate::{EngineError, Repository, RepositoryName};
+use async_trait::async_trait;
+use bytes::Bytes;
+use cuesta_format::{Cause, Edit, LogId, RepositoryRecord, SymrefChange};
+use cuesta_git::{ObjectFormat, RefName};
+use cuesta_ledger::{
+    Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore, NameConflict,
+};
+use cuesta_store::{Bucket, Clock, Entropy, StoreErrorKind, Workers};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// Where layers and checkpoints are.
+    pub bucket: Bucket,
+    /// Where logs are.
+    pub log_store: Arc<dyn LogStore>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Gives random bits.
+    pub entropy: Entropy,
+    /// Where work longer than a millisecond runs.
+    pub workers: Workers,
+    /// Limits and choices.
+    pub options: EngineOptions,
+}
+
+/// All repositories of one bucket and one log store. Clones are handles on the same.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    world: Arc<World>,
+    directory: Directory,
+    checkpoints: Arc<dyn CheckpointSource>,
+    open: Mutex<OpenRepositories>,
+}
+
+impl Engine {
+    /// Opens the directory of names. Must be called within a tokio runtime, which carries the logs' tasks.
+    pub async fn open(parts: EngineParts) -> Result<Self, EngineError> {
+        let EngineParts {
+            bucket,
+            log_store,
+            clock,
+            entropy,
+            workers,
+            options,
+        } = parts;
+        let checkpoints: Arc<dyn CheckpointSource> = Arc::new(BucketCheckpoints { bucket: bucket.clone() });
+        let log = Log::open(
+            log_store.clone(),
+            LogId::DIRECTORY,
+            checkpoints.clone(),
+            LogOptions::default(),
+        )
+        .await?;
+        let directory = Directory::new(log, clock.clone(), entropy.clone());
+        let cache = Payloads::new(bucket.clone());
+        let open = Mutex::new(OpenRepositories::new(options.open_repositories_max));
+        let world = Arc::new(World {
+            bucket,
+            cache,
+            log_store,
+            clock,
+            entropy,
+            workers,
+            options,
+        });
+        Ok(Self(Arc::new(Inner {
+            world,
+            directory,
+            checkpoints,
+            open,
+        })))
+    }
+
+    /// The directory of names.
+    pub fn directory(&self) -> &Directory {
+        &self.0.directory
+    }
+
+    /// The bucket.
+    pub fn bucket(&self) -> &Bucket {
+        &self.0.world.bucket
+    }
+
+    /// The repository of that name, opened if it is not open yet; `None` if there is none.
+    pub async fn repository(&self, name: &RepositoryName) -> Result<Option<Arc<Repository>>, EngineError> {
+        match self.0.directory.resolve(name.as_str()).await? {
+            Some(record) => self.open_repository(record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The repository of a record of the directory.
+    pub async fn open_repository(&self, record: RepositoryRecord) -> Result<Arc<Repository>, EngineError> {
+        let cell = self.0.open.lock().cell(record.log);
+        let open = || async {
+            let inner = &self.0;
+            let (store, checkpoints) = (inner.world.log_store.clone(), inner.checkpoints.clone());
+            let log = Log::open(store, record.log, checkpoints, LogOptions::default()).await?;
+            Ok(Arc::new(Repository::new(record, log, inner.world.clone())))
+        };
+        cell.get_or_try_init(open).await.cloned()
+    }
+
+    /// Makes an empty repository whose `HEAD` names the default branch.
+    ///
+    /// The log gets its first edit before it gets its name: who finds the name finds a repository. If the name turns out
+    /// to be taken, the log is dropped again.
+    pub async fn create_repository(
+        &self,
+        name: &RepositoryName,
+        format: ObjectFormat,
+        actor: &str,
+    ) -> Result<Arc<Repository>, EngineError> {
+        let taken = || EngineError::RepositoryExists(name.clone());
+        if self.0.directory.resolve(name.as_str()).await?.is_some() {
+            return Err(taken());
+        }
+        let record = RepositoryRecord {
+            log: LogId(self.0.world.entropy.bits128()),
+            object_format: format,
+        };
+        let repository = self.open_repository(record).await?;
+        let first = self.first_edit(&repository, format, actor)?;
+        if let Committed::Conflict(conflict) = repository.log().commit(first).await? {
+            return Err(EngineError::Conflict(conflict.to_string()));
+        }
+        match self.0.directory.create(name.as_str(), record, actor).await? {
+            Changed::Done => Ok(repository),
+            Changed::Conflict(_) => {
+                self.0.open.lock().forget(record.log);
+                self.0.world.log_store.drop_log(record.log).await?;
+                Err(taken())
+            }
+        }
+    }
+
+    fn first_edit(&self, repository: &Repository, format: ObjectFormat, actor: &str) -> Result<Edit, EngineError> {
+        let branch = format!("refs/heads/{}", self.0.world.options.default_branch);
+        let target =
+            RefName::new(branch.as_bytes()).map_err(|_| EngineError::Internal("the default branch is no ref name"))?;
+        let mut edit = repository.edit(Cause::Create, actor);
+        edit.object_format = Some(format);
+        edit.symrefs = vec![SymrefChange {
+            name: RefName::head(),
+            target: Some(target),
+        }];
+        Ok(edit)
+    }
+
+    /// Frees the name of a repository. Requests in flight finish; its payloads are collected later, never here.
+    pub async fn delete_repository(&self, name: &RepositoryName, actor: &str) -> Result<(), EngineError> {
+        let record = self.0.directory.resolve(name.as_str()).await?;
+        let record = record.ok_or_else(|| EngineError::NoRepository(name.clone()))?;
+        self.changed(name, self.0.directory.delete(name.as_str(), record.log, actor).await?)?;
+        self.0.open.lock().forget(record.log);
+        Ok(())
+    }
+
+    /// Gives a repository another, free name. Its log, layers and open handles stay.
+    pub async fn rename_repository(
+        &self,
+        from: &RepositoryName,
+        to: &RepositoryName,
+        actor: &str,
+    ) -> Result<(), EngineError> {
+        let changed = self.0.directory.rename(from.as_str(), to.as_str(), actor).await?;
+        match changed {
+            Changed::Conflict(NameConflict::Exists(_)) => Err(EngineError::RepositoryExists(to.clone())),
+            changed => self.changed(from, changed),
+        }
+    }
+
+    fn changed(&self, name: &RepositoryName, changed: Changed) -> Result<(), EngineError> {
+        match changed {
+            Changed::Done => Ok(()),
+            Changed::Conflict(NameConflict::Missing(_)) => Err(EngineError::NoRepository(name.clone())),
+            Changed::Conflict(conflict) => Err(EngineError::Conflict(conflict.to_string())),
+        }
+    }
+}
+
+/// Repositories kept open, by log: at most `count_max`, the longest unused leaves first.
+struct OpenRepositories {
+    count_max: usize,
+    clock: u64,
+    repositories: HashMap<LogId, (u64, Cell)>,
+}
+
+/// Opened once, however many ask at the same time.
+type Cell = Arc<OnceCell<Arc<Repository>>>;
+
+impl OpenRepositories {
+    fn new(count_max: usize) -> Self {
+        Self {
+            count_max: count_max.max(1),
+            clock: 0,
+            repositories: HashMap::new(),
+        }
+    }
+
+    fn cell(&mut self, log: LogId) -> Cell {
+        self.clock += 1;
+        let (used, cell) = self.repositories.entry(log).or_default();
+        *used = self.clock;
+        let cell = Arc::clone(cell);
+        while self.repositories.len() > self.count_max {
+            let oldest = self
+                .repositories
+                .iter()
+                .min_by_key(|(_, (used, _))| *used)
+                .map(|(log, _)| *log);
+            oldest.map(|log| self.repositories.remove(&log));
+        }
+        cell
+    }
+
+    fn forget(&mut self, log: LogId) {
+        self.repositories.remove(&log);
+    }
+}
+
+/// Checkpoints as payloads of the bucket.
+struct BucketCheckpoints {
+    bucket: Bucket,
+}
+
+#[async_trait]
+impl CheckpointSource for BucketCheckpoints {
+    async fn load(&self, log: LogId, number: u64) -> Result<Bytes, LedgerError> {
+        let key = checkpoint_key(log, number);
+        self.bucket.get(&key).await.map_err(|error| match error.kind() {
+            StoreErrorKind::NotFound => LedgerError::NoCheckpoint { log, number },
+            _ => LedgerError::unavailable(format!("load checkpoint {number}"), error),
+        })
+    }
+}
+
+fn checkpoint_key(log: LogId, number: u64) -> String {
+    format!("repos/{log}/checkpoints/{number:016x}.ckpt")
+}

@@ -1,0 +1,316 @@
+//! One layer: its cue, loaded section by section when first needed, and ranged reads of its pack.
+
+use crate::Payloads;
+use crate::{EngineError, graph::Slot};
+use bytes::Bytes;
+use cuesta_format::{
+    CueCounts, CueHeader, Entries, Externals, Filter, FormatError, LayerId, LayerMeta, LayerPlace, LogId, Lookup,
+    Roots, SectionKind, Segments,
+};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use cuesta_ledger::LayerRecord;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use tokio::sync::OnceCell;
+
+/// A cue up to this size is read whole in one request: cheaper than a header first and sections after it.
+const CUE_WHOLE_BYTES_MAX: u64 = 256 << 10;
+
+/// A layer of a repository. Shared by all views that have the layer, so that its cue is loaded once.
+pub struct Layer {
+    meta: LayerMeta,
+    source: Source,
+    header: OnceCell<CueHeader>,
+    filter: OnceCell<Option<Filter>>,
+    externals: OnceCell<Externals>,
+    index: OnceCell<Arc<Index>>,
+    history: OnceCell<Arc<History>>,
+    loaded_bytes: AtomicU64,
+    /// For each larger layer asked about: the commits both hold, as (segment here, segment there).
+    shared: Mutex<HashMap<LayerId, SharedCommits>>,
+}
+
+type SharedCommits = Arc<[(u32, u32)]>;
+
+enum Source {
+    Inline {
+        pack: Bytes,
+        cue: Bytes,
+    },
+    Bucket {
+        cache: Payloads,
+        pack_key: String,
+        cue_key: String,
+    },
+}
+
+/// What it takes to find and read objects of a layer: about 50 bytes an object.
+#[derive(Debug)]
+pub struct Index {
+    /// Counts of the layer.
+    pub counts: CueCounts,
+    /// The layer's object format.
+    pub format: ObjectFormat,
+    /// Entries in pack order.
+    pub entries: Entries,
+    /// From id to entry.
+    pub lookup: Lookup,
+    /// Ids of objects of other layers that this layer names.
+    pub externals: Externals,
+    filter: Option<Filter>,
+}
+
+/// The part of the commit graph that a layer holds.
+#[derive(Debug)]
+pub struct History {
+    /// One for each commit.
+    pub segments: Segments,
+    /// Root sets and tags.
+    pub roots: Roots,
+}
+
+impl Layer {
+    /// The layer of a record of the layer list in the log `log`; made at the first call, then shared by all views.
+    pub fn of(record: &LayerRecord, log: LogId, cache: &Payloads) -> Result<Arc<Self>, EngineError> {
+        let attached = record.attached(|| Arc::new(Self::new(record, log, cache)));
+        attached.ok_or(EngineError::Internal("something else is attached to a layer record"))
+    }
+
+    fn new(record: &LayerRecord, log: LogId, cache: &Payloads) -> Self {
+        let source = match &record.place {
+            LayerPlace::Inline { pack, cue } => Source::Inline {
+                pack: pack.clone(),
+                cue: cue.clone(),
+            },
+            LayerPlace::Bucket => Source::Bucket {
+                cache: cache.clone(),
+                pack_key: format!("repos/{log}/layers/{}.pack", record.meta.id),
+                cue_key: format!("repos/{log}/layers/{}.cue", record.meta.id),
+            },
+        };
+        Self {
+            meta: record.meta,
+            source,
+            header: OnceCell::new(),
+            filter: OnceCell::new(),
+            externals: OnceCell::new(),
+            index: OnceCell::new(),
+            history: OnceCell::new(),
+            loaded_bytes: AtomicU64::new(0),
+            shared: Mutex::default(),
+        }
+    }
+
+    /// The layer's name.
+    pub fn id(&self) -> LayerId {
+        self.meta.id
+    }
+
+    /// What the layer list says of it.
+    pub fn meta(&self) -> &LayerMeta {
+        &self.meta
+    }
+
+    /// Whether its bytes are in the ledger still.
+    pub fn is_inline(&self) -> bool {
+        matches!(self.source, Source::Inline { .. })
+    }
+
+    /// Bytes of cue sections held in memory for this layer, beyond what the ledger itself holds.
+    pub fn loaded_bytes(&self) -> u64 {
+        self.loaded_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the layer may hold `oid`: one probe of the filter, which is loaded at the first call.
+    pub async fn may_contain(&self, oid: &ObjectId) -> Result<bool, EngineError> {
+        Ok(self
+            .filter()
+            .await?
+            .as_ref()
+            .is_none_or(|filter| filter.may_contain(oid)))
+    }
+
+    /// The entry of `oid`. Loads the index only if the filter does not rule the object out.
+    pub async fn find(&self, oid: &ObjectId) -> Result<Option<u32>, EngineError> {
+        if let Some(index) = self.index.get() {
+            return Ok(index.find(oid));
+        }
+        match self.may_contain(oid).await? {
+            true => Ok(self.index().await?.lookup.find(oid)),
+            false => Ok(None),
+        }
+    }
+
+    /// The filter; `None` in small layers, which are searched at once.
+    pub async fn filter(&self) -> Result<&Option<Filter>, EngineError> {
+        self.filter
+            .get_or_try_init(|| async { self.section(SectionKind::Filter, Filter::new).await })
+            .await
+    }
+
+    /// The index: entries, lookup and externals.
+    pub async fn index(&self) -> Result<Arc<Index>, EngineError> {
+        let load = || async {
+            let (header, filter) = (self.header().await?, self.filter());
+            let entries = self.section(SectionKind::Entries, Entries::new);
+            let lookup = self.section(SectionKind::Lookup, Lookup::new);
+            let (filter, entries, lookup, externals) = futures::try_join!(filter, entries, lookup, self.externals())?;
+            let (counts, format) = (header.counts, header.object_format);
+            Ok(Arc::new(Index {
+                counts,
+                format,
+                entries,
+                lookup,
+                externals: externals.clone(),
+                filter: filter.clone(),
+            }))
+        };
+        self.index.get_or_try_init(load).await.cloned()
+    }
+
+    /// The segments and roots.
+    pub async fn history(&self) -> Result<Arc<History>, EngineError> {
+        let load = || async {
+            let segments = self.section(SectionKind::Segments, Segments::new);
+            let roots = self.section(SectionKind::Roots, Roots::new);
+            let (segments, roots) = futures::try_join!(segments, roots)?;
+            Ok(Arc::new(History { segments, roots }))
+        };
+        self.history.get_or_try_init(load).await.cloned()
+    }
+
+    async fn externals(&self) -> Result<&Externals, EngineError> {
+        self.externals
+            .get_or_try_init(|| self.section(SectionKind::Externals, Externals::new))
+            .await
+    }
+
+    async fn header(&self) -> Result<&CueHeader, EngineError> {
+        let load = || async {
+            let header = match &self.source {
+                Source::Inline { cue, .. } => CueHeader::parse(cue),
+                Source::Bucket { .. } => {
+                    let len = (CueHeader::LEN_MAX as u64).min(self.meta.cue_bytes);
+                    CueHeader::parse(&self.read_cue(0..len).await?)
+                }
+            };
+            let header = header.map_err(|error| EngineError::cue(self.id(), &error))?;
+            self.check(&header)?;
+            Ok(header)
+        };
+        self.header.get_or_try_init(load).await
+    }
+
+    /// The header must describe the very layer that the ledger names.
+    fn check(&self, header: &CueHeader) -> Result<(), EngineError> {
+        if header.cue_len() != self.meta.cue_bytes {
+            Err(self.corrupt("the cue's length is not what the ledger says"))
+        } else if header.counts.entries() != self.meta.objects {
+            Err(self.corrupt("the cue's object count is not what the ledger says"))
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn section<T>(
+        &self,
+        kind: SectionKind,
+        view: impl FnOnce(&CueHeader, Bytes) -> Result<T, FormatError>,
+    ) -> Result<T, EngineError> {
+        let header = self.header().await?;
+        let range = header.section(kind);
+        let bytes = if range.is_empty() {
+            Bytes::new()
+        } else {
+            self.read_cue(range).await?
+        };
+        if !self.is_inline() {
+            self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        view(header, bytes).map_err(|error| EngineError::cue(self.id(), &error))
+    }
+
+    async fn read_cue(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        match &self.source {
+            Source::Inline { cue, .. } => self.slice(cue, range),
+            Source::Bucket { cache, cue_key, .. } => {
+                let size = self.meta.cue_bytes;
+                if size <= CUE_WHOLE_BYTES_MAX {
+                    return self.slice(&cache.read(cue_key, size, 0..size).await?, range);
+                }
+                Ok(cache.read(cue_key, size, range).await?)
+            }
+        }
+    }
+
+    /// Bytes of the pack. Cost: a ranged GET for each block of the range that the block cache does not hold.
+    pub async fn read(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        match &self.source {
+            Source::Inline { pack, .. } => self.slice(pack, range),
+            Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
+                Err(self.corrupt("an entry ends outside the pack"))
+            }
+            Source::Bucket { cache, pack_key, .. } => Ok(cache.read(pack_key, self.meta.pack_bytes, range).await?),
+        }
+    }
+
+    fn slice(&self, bytes: &Bytes, range: Range<u64>) -> Result<Bytes, EngineError> {
+        match (usize::try_from(range.start), usize::try_from(range.end)) {
+            (Ok(start), Ok(end)) if start <= end && end <= bytes.len() => Ok(bytes.slice(start..end)),
+            _ => Err(self.corrupt("a range lies outside the layer")),
+        }
+    }
+
+    pub(crate) fn corrupt(&self, what: impl Into<String>) -> EngineError {
+        EngineError::Corrupt {
+            layer: self.id(),
+            what: what.into(),
+        }
+    }
+
+    /// The commits that this layer and a larger one both hold, as (segment here, segment there), ascending. Worked out
+    /// once for each pair of layers and then remembered: layers never change.
+    pub(crate) fn shared_commits(&self, index: &Index, history: &History, larger: &Slot) -> SharedCommits {
+        if let Some(known) = self.shared.lock().get(&larger.layer.id()) {
+            return Arc::clone(known);
+        }
+        let theirs = |segment| {
+            let entry = larger.index.find(&index.oid(segment)?)?;
+            (entry < larger.history.segments.len()).then_some((segment, entry))
+        };
+        let shared: SharedCommits = (0..history.segments.len()).filter_map(theirs).collect();
+        self.shared.lock().insert(larger.layer.id(), Arc::clone(&shared));
+        shared
+    }
+}
+
+impl Index {
+    /// The entry of `oid`; asks the filter first.
+    pub fn find(&self, oid: &ObjectId) -> Option<u32> {
+        match &self.filter {
+            Some(filter) if !filter.may_contain(oid) => None,
+            _ => self.lookup.find(oid),
+        }
+    }
+
+    /// The id of an entry.
+    pub fn oid(&self, entry: u32) -> Option<ObjectId> {
+        (entry < self.entries.len()).then(|| self.lookup.oid(self.entries.rank(entry)))
+    }
+
+    /// The kind of an entry's object.
+    pub fn kind(&self, entry: u32) -> ObjectKind {
+        self.counts.kind(entry)
+    }
+}
+
+impl std::fmt::Debug for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Layer").field(&self.id()).finish()
+    }
+}

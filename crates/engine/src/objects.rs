@@ -1,0 +1,312 @@
+//! Reading objects: delta chains planned from cues, their bytes read in few sweeps, then inflated and applied.
+//!
+//! The cue names every base, so the whole chain of every object is known before the first byte of a pack is read: one
+//! dependent round trip, however deep the deltas.
+
+use crate::{EngineError, Layer, Location, View, layer::Index};
+use bytes::Bytes;
+use cuesta_format::{Base, LayerId};
+use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind};
+use cuesta_git::zlib::Inflater;
+use cuesta_git::{ObjectKind, delta, object_id};
+use futures::{StreamExt, TryStreamExt};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Deltas between an object and the whole object it rests on. Git itself writes at most 4,095.
+pub const DELTA_DEPTH_MAX: usize = 4_095;
+
+/// Two ranges with no more between them than this are read as one.
+const GAP_BYTES_MAX: u64 = 16 << 10;
+/// Ranges are joined up to this.
+const READ_BYTES_MAX: u64 = 4 << 20;
+const READS_IN_FLIGHT_MAX: usize = 16;
+/// Stored bytes read for one batch, unless a single chain needs more.
+const BATCH_BYTES_MAX: u64 = 32 << 20;
+/// Decoding less than this stays on the reactor: well under a millisecond.
+const INLINE_DECODE_BYTES_MAX: u64 = 64 << 10;
+
+/// An object, as views give it: its kind and its content.
+pub(crate) type Object = (ObjectKind, Bytes);
+
+/// The objects at `wanted`, in that order.
+pub(crate) async fn read(view: &View, wanted: &[Location]) -> Result<Vec<Object>, EngineError> {
+    let mut objects = Vec::with_capacity(wanted.len());
+    let mut batch = Batch::default();
+    for location in wanted {
+        batch.add(view, location.clone()).await?;
+        if batch.stored_bytes >= BATCH_BYTES_MAX {
+            objects.append(&mut std::mem::take(&mut batch).finish(view).await?);
+        }
+    }
+    objects.append(&mut batch.finish(view).await?);
+    Ok(objects)
+}
+
+/// Objects to be read together, and all the entries that takes.
+#[derive(Default)]
+struct Batch {
+    nodes: Vec<Node>,
+    node_of: HashMap<(LayerId, u32), usize>,
+    /// For each object asked for, its node.
+    wanted: Vec<usize>,
+    stored_bytes: u64,
+    object_bytes: u64,
+}
+
+/// One entry: an object, or a delta on another node.
+struct Node {
+    layer: Arc<Layer>,
+    index: Arc<Index>,
+    entry: u32,
+    base: Option<usize>,
+    /// How often its object will be taken: as a base, or as an answer.
+    uses: u32,
+    stored: Bytes,
+    object: Option<Bytes>,
+}
+
+impl Batch {
+    async fn add(&mut self, view: &View, mut location: Location) -> Result<(), EngineError> {
+        let first_new = self.nodes.len();
+        let mut child: Option<usize> = None;
+        loop {
+            let key = (location.layer.id(), location.entry);
+            let known = self.node_of.get(&key).copied();
+            let node = match known {
+                // A node made by this very chain leads back to itself.
+                Some(node) if node >= first_new => return Err(location.layer.corrupt("deltas form a cycle")),
+                Some(node) => node,
+                None => self.add_node(&location).await?,
+            };
+            self.link(child, node);
+            let reached = self.nodes.get(node).ok_or(LOST)?;
+            if known.is_some() {
+                return Ok(());
+            }
+            if node - first_new > DELTA_DEPTH_MAX {
+                return Err(location.layer.corrupt(format!(
+                    "entry {} is a delta deeper than {DELTA_DEPTH_MAX}",
+                    location.entry
+                )));
+            }
+            location = match reached.index.entries.base(location.entry) {
+                Base::None => return Ok(()),
+                Base::Entry(entry) => Location {
+                    layer: location.layer,
+                    entry,
+                },
+                Base::External(external) => {
+                    let oid = reached.index.externals.oid(external);
+                    let missing = || {
+                        location
+                            .layer
+                            .corrupt(format!("delta base {oid} is in no layer of the view"))
+                    };
+                    view.find(&oid).await?.ok_or_else(missing)?
+                }
+            };
+            child = Some(node);
+        }
+    }
+
+    async fn add_node(&mut self, location: &Location) -> Result<usize, EngineError> {
+        let Location { layer, entry } = location.clone();
+        let index = layer.index().await?;
+        if entry >= index.entries.len() {
+            return Err(layer.corrupt(format!("no entry {entry}")));
+        }
+        self.stored_bytes += index.entries.stored_len(entry);
+        self.object_bytes = self.object_bytes.saturating_add(index.entries.size(entry));
+        let node = self.nodes.len();
+        self.node_of.insert((layer.id(), entry), node);
+        self.nodes.push(Node {
+            layer,
+            index,
+            entry,
+            base: None,
+            uses: 0,
+            stored: Bytes::new(),
+            object: None,
+        });
+        Ok(node)
+    }
+
+    fn link(&mut self, child: Option<usize>, node: usize) {
+        match child.and_then(|child| self.nodes.get_mut(child)) {
+            Some(child) => child.base = Some(node),
+            None => self.wanted.push(node),
+        }
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.uses += 1;
+        }
+    }
+
+    async fn finish(mut self, view: &View) -> Result<Vec<Object>, EngineError> {
+        if self.wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.fetch().await?;
+        let check_ids = view.world().options.check_ids;
+        if self.stored_bytes.saturating_add(self.object_bytes) <= INLINE_DECODE_BYTES_MAX {
+            self.decode(check_ids)
+        } else {
+            view.world().workers.run(move || self.decode(check_ids)).await
+        }
+    }
+
+    /// Fills in every node's stored bytes: neighbours in one read, several reads in flight.
+    async fn fetch(&mut self) -> Result<(), EngineError> {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_by_key(|node| self.nodes.get(*node).map(|node| (node.layer.id(), node.entry)));
+        let mut sweeps: Vec<Sweep> = Vec::new();
+        for number in order {
+            let node = self.nodes.get(number).ok_or(LOST)?;
+            let range = node.index.entries.range(node.entry);
+            match sweeps.last_mut() {
+                Some(sweep) if sweep.takes(node.layer.id(), &range) => {
+                    sweep.range.end = range.end;
+                    sweep.nodes.push((number, range));
+                }
+                _ => sweeps.push(Sweep {
+                    layer: Arc::clone(&node.layer),
+                    range: range.clone(),
+                    nodes: vec![(number, range)],
+                }),
+            }
+        }
+        let reads = futures::stream::iter(sweeps)
+            .map(Sweep::read)
+            .buffer_unordered(READS_IN_FLIGHT_MAX);
+        for (number, stored) in reads.try_collect::<Vec<_>>().await?.into_iter().flatten() {
+            self.nodes.get_mut(number).ok_or(LOST)?.stored = stored;
+        }
+        Ok(())
+    }
+
+    fn decode(mut self, check_ids: bool) -> Result<Vec<Object>, EngineError> {
+        let mut inflater = Inflater::new();
+        let wanted = std::mem::take(&mut self.wanted);
+        wanted
+            .into_iter()
+            .map(|node| self.decode_node(node, check_ids, &mut inflater))
+            .collect()
+    }
+
+    fn decode_node(&mut self, wanted: usize, check_ids: bool, inflater: &mut Inflater) -> Result<Object, EngineError> {
+        let mut chain = vec![wanted];
+        let mut at = wanted;
+        while let Node {
+            object: None,
+            base: Some(base),
+            ..
+        } = self.nodes.get(at).ok_or(LOST)?
+        {
+            at = *base;
+            chain.push(at);
+        }
+        let mut below: Option<Bytes> = None;
+        while let Some(number) = chain.pop() {
+            let node = self.nodes.get_mut(number).ok_or(LOST)?;
+            let object = match node.object.clone() {
+                Some(object) => object,
+                None => node.decode(below.as_ref(), check_ids, inflater)?,
+            };
+            node.uses = node.uses.saturating_sub(1);
+            node.object = (node.uses > 0).then(|| object.clone());
+            below = Some(object);
+        }
+        let node = self.nodes.get(wanted).ok_or(LOST)?;
+        Ok((node.index.kind(node.entry), below.unwrap_or_default()))
+    }
+}
+
+const LOST: EngineError = EngineError::Internal("a node of a delta chain is lost");
+
+impl Node {
+    fn decode(&mut self, base: Option<&Bytes>, check_id: bool, inflater: &mut Inflater) -> Result<Bytes, EngineError> {
+        let kind = self.index.kind(self.entry);
+        let wrong = |what: &dyn std::fmt::Display| self.layer.corrupt(format!("entry {}: {what}", self.entry));
+        let stored = inflate_entry(&self.layer, self.entry, self.index.format, &self.stored, inflater)?;
+        let object = match (stored.0, base) {
+            (EntryKind::Object(stored_kind), None) if stored_kind == kind => stored.1,
+            (EntryKind::OfsDelta { .. } | EntryKind::RefDelta { .. }, Some(base)) => {
+                self.check_delta(&stored.1)?;
+                delta::apply(base, &stored.1).map_err(|error| wrong(&error))?
+            }
+            _ => return Err(wrong(&"the pack's kind is not the cue's")),
+        };
+        if object.len() as u64 != self.index.entries.size(self.entry) {
+            return Err(wrong(&"the object's size is not the cue's"));
+        }
+        if check_id {
+            let oid = object_id(self.index.format, kind, &object).map_err(|error| wrong(&error))?;
+            if Some(oid) != self.index.oid(self.entry) {
+                return Err(wrong(&format_args!("hashes to {oid}")));
+            }
+        }
+        self.stored = Bytes::new();
+        Ok(object.into())
+    }
+
+    /// What the delta claims to make must be what the cue says, before memory is set aside for it.
+    fn check_delta(&self, bytes: &[u8]) -> Result<(), EngineError> {
+        match delta::DeltaHeader::decode(bytes) {
+            Ok((header, _)) if header.result_size == self.index.entries.size(self.entry) => Ok(()),
+            Ok(_) => Err(self.layer.corrupt(format!(
+                "entry {}: the delta's result size is not the cue's",
+                self.entry
+            ))),
+            Err(error) => Err(self.layer.corrupt(format!("entry {}: {error}", self.entry))),
+        }
+    }
+}
+
+/// The kind and inflated bytes of one stored entry, alone.
+pub(crate) fn inflate_entry(
+    layer: &Layer,
+    entry: u32,
+    format: cuesta_git::ObjectFormat,
+    stored: &[u8],
+    inflater: &mut Inflater,
+) -> Result<(EntryKind, Vec<u8>), EngineError> {
+    let wrong = |what: &dyn std::fmt::Display| layer.corrupt(format!("entry {entry}: {what}"));
+    let head = stored.get(..ENTRY_HEADER_LEN_MAX).unwrap_or(stored);
+    let decoded = EntryHeader::decode(format, head).map_err(|error| wrong(&error))?;
+    let (header, len) = decoded.ok_or_else(|| wrong(&"the header is cut short"))?;
+    let size = usize::try_from(header.size).map_err(|_| wrong(&"larger than memory"))?;
+    let mut content = Vec::new();
+    let stream = stored.get(len..).unwrap_or_default();
+    inflater
+        .inflate_exact(stream, size, &mut content)
+        .map_err(|error| wrong(&error))?;
+    Ok((header.kind, content))
+}
+
+/// One read that serves several nodes of a layer.
+struct Sweep {
+    layer: Arc<Layer>,
+    range: Range<u64>,
+    nodes: Vec<(usize, Range<u64>)>,
+}
+
+impl Sweep {
+    fn takes(&self, layer: LayerId, range: &Range<u64>) -> bool {
+        self.layer.id() == layer
+            && range.start >= self.range.end
+            && range.start - self.range.end <= GAP_BYTES_MAX
+            && range.end - self.range.start <= READ_BYTES_MAX
+    }
+
+    async fn read(self) -> Result<Vec<(usize, Bytes)>, EngineError> {
+        let bytes = self.layer.read(self.range.clone()).await?;
+        let part = |(node, range): (usize, Range<u64>)| {
+            let start = usize::try_from(range.start - self.range.start).ok()?;
+            let end = usize::try_from(range.end - self.range.start).ok()?;
+            (end <= bytes.len()).then(|| (node, bytes.slice(start..end)))
+        };
+        let parts: Option<Vec<_>> = self.nodes.into_iter().map(part).collect();
+        parts.ok_or_else(|| self.layer.corrupt("a read came back short"))
+    }
+}

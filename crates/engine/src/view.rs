@@ -1,0 +1,173 @@
+//! A view: an immutable snapshot of one repository, and everything that is read through it.
+
+use crate::{EngineError, Graph, Layer, objects, world::World};
+use bytes::Bytes;
+use cuesta_format::{LogId, RepositoryRecord};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use cuesta_ledger::State;
+use futures::{StreamExt, TryStreamExt};
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// Layers whose filters are fetched at once.
+const LOADS_IN_FLIGHT_MAX: usize = 32;
+
+/// A snapshot of a repository: refs, layers and the objects in them. Cheap to clone; never changes.
+///
+/// What a view names stays readable for as long as it is held (DESIGN, invariant 3).
+#[derive(Clone)]
+pub struct View {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Arc<State>,
+    format: ObjectFormat,
+    log: LogId,
+    world: Arc<World>,
+    /// Layers in the bucket, newest first, their filters loaded.
+    bucket: OnceCell<Vec<Arc<Layer>>>,
+    graph: OnceCell<Arc<Graph>>,
+}
+
+/// Where an object is stored.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The layer.
+    pub layer: Arc<Layer>,
+    /// The entry of the layer's pack.
+    pub entry: u32,
+}
+
+impl View {
+    pub(crate) fn new(state: Arc<State>, record: RepositoryRecord, world: Arc<World>) -> Self {
+        let (bucket, graph) = (OnceCell::new(), OnceCell::new());
+        Self {
+            inner: Arc::new(Inner {
+                state,
+                format: record.object_format,
+                log: record.log,
+                world,
+                bucket,
+                graph,
+            }),
+        }
+    }
+
+    /// Refs, settings and layer list.
+    pub fn state(&self) -> &Arc<State> {
+        &self.inner.state
+    }
+
+    /// The repository's object format.
+    pub fn object_format(&self) -> ObjectFormat {
+        self.inner.format
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.inner.world
+    }
+
+    pub(crate) fn is_of(&self, state: &Arc<State>) -> bool {
+        Arc::ptr_eq(&self.inner.state, state)
+    }
+
+    /// Where `oid` is: in the inline layers, or else in the newest layer that holds it. Cost, in memory: a hash look-up
+    /// and a filter probe a layer.
+    pub async fn find(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
+        if let Some((record, entry)) = self.inner.state.inline_object(oid) {
+            let layer = Layer::of(record, self.inner.log, &self.inner.world.cache)?;
+            return Ok(Some(Location { layer, entry }));
+        }
+        for layer in self.bucket_layers().await? {
+            if let Some(entry) = layer.find(oid).await? {
+                return Ok(Some(Location {
+                    layer: Arc::clone(layer),
+                    entry,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the repository has `oid`.
+    pub async fn contains(&self, oid: &ObjectId) -> Result<bool, EngineError> {
+        Ok(self.find(oid).await?.is_some())
+    }
+
+    /// The kind of `oid` and its size in bytes, from the cue alone.
+    pub async fn kind_and_size(&self, oid: &ObjectId) -> Result<Option<(ObjectKind, u64)>, EngineError> {
+        let Some(Location { layer, entry }) = self.find(oid).await? else {
+            return Ok(None);
+        };
+        let index = layer.index().await?;
+        Ok(Some((index.kind(entry), index.entries.size(entry))))
+    }
+
+    /// The object `oid`. Cost: one ranged read for each entry of its delta chain, all at once.
+    pub async fn object(&self, oid: &ObjectId) -> Result<Option<(ObjectKind, Bytes)>, EngineError> {
+        Ok(self.objects(std::slice::from_ref(oid)).await?.pop().flatten())
+    }
+
+    /// Many objects, in the order asked for; `None` for those that the repository does not have. Neighbours are read
+    /// together, and delta bases that several need once. All contents are held at once: bound what you ask for.
+    pub async fn objects(&self, oids: &[ObjectId]) -> Result<Vec<Option<(ObjectKind, Bytes)>>, EngineError> {
+        let mut found = Vec::with_capacity(oids.len());
+        for oid in oids {
+            found.push(self.find(oid).await?);
+        }
+        let wanted: Vec<Location> = found.iter().flatten().cloned().collect();
+        let mut objects = objects::read(self, &wanted).await?.into_iter();
+        Ok(found
+            .into_iter()
+            .map(|location| location.and_then(|_| objects.next()))
+            .collect())
+    }
+
+    /// The commit graph; loaded at the first call, one round trip for all layers together, and then kept.
+    pub async fn graph(&self) -> Result<Arc<Graph>, EngineError> {
+        let load = || async {
+            let open = |record: &Arc<_>| Layer::of(record, self.inner.log, &self.inner.world.cache);
+            let layers = self
+                .inner
+                .state
+                .layers()
+                .iter()
+                .map(open)
+                .collect::<Result<Vec<_>, _>>()?;
+            Ok(Arc::new(Graph::load(Arc::clone(&self.inner.state), layers).await?))
+        };
+        self.inner.graph.get_or_try_init(load).await.cloned()
+    }
+
+    async fn bucket_layers(&self) -> Result<&[Arc<Layer>], EngineError> {
+        let load = || async {
+            let records = self
+                .inner
+                .state
+                .layers()
+                .iter()
+                .rev()
+                .filter(|record| !record.is_inline());
+            let open = |record: &Arc<_>| Layer::of(record, self.inner.log, &self.inner.world.cache);
+            let layers = records.map(open).collect::<Result<Vec<_>, EngineError>>()?;
+            let filters =
+                futures::stream::iter(layers.clone()).map(|layer| async move { layer.filter().await.map(|_| ()) });
+            filters
+                .buffer_unordered(LOADS_IN_FLIGHT_MAX)
+                .try_collect::<()>()
+                .await?;
+            Ok::<_, EngineError>(layers)
+        };
+        self.inner.bucket.get_or_try_init(load).await.map(Vec::as_slice)
+    }
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View")
+            .field("log", &self.inner.log)
+            .field("number", &self.inner.state.number())
+            .finish()
+    }
+}

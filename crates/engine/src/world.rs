@@ -1,0 +1,66 @@
+//! What every part of the engine works with, and the limits it keeps.
+
+use bytes::Bytes;
+use cuesta_ledger::LogStore;
+use cuesta_store::{Bucket, Clock, Entropy, StoreError, Workers};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Limits and choices of an engine. The defaults suit a server of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Repositories kept open at once. More may be open while requests still hold them.
+    pub open_repositories_max: usize,
+    /// The branch that `HEAD` of a new repository names.
+    pub default_branch: String,
+    /// Hash every object that is read and compare it with its id. Scrubbing does so in any case.
+    pub check_ids: bool,
+    /// Wants in one fetch.
+    pub wants_max: usize,
+    /// Bytes of pack read ahead of the writer in one fetch; in steps of 1 MiB, at least one.
+    pub read_ahead_bytes_max: u64,
+    /// zlib level of objects that are sent other than as they are stored.
+    pub deflate_level: u32,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            open_repositories_max: 1_024,
+            default_branch: "main".to_owned(),
+            check_ids: false,
+            wants_max: 1_000_000,
+            read_ahead_bytes_max: 8 << 20,
+            deflate_level: 6,
+        }
+    }
+}
+
+/// The handles an engine was made with.
+pub(crate) struct World {
+    pub(crate) bucket: Bucket,
+    pub(crate) cache: Payloads,
+    pub(crate) log_store: Arc<dyn LogStore>,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) workers: Workers,
+    pub(crate) options: EngineOptions,
+}
+
+/// Ranged reads of immutable payloads.
+#[derive(Clone)]
+pub struct Payloads {
+    bucket: Bucket,
+}
+
+impl Payloads {
+    /// Reads straight from the bucket.
+    pub fn new(bucket: Bucket) -> Self {
+        Self { bucket }
+    }
+
+    /// The bytes `range` of the payload under `key`, which is `size` bytes long.
+    pub async fn read(&self, key: &str, _size: u64, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.bucket.get_range(key, range).await
+    }
+}
