@@ -3,19 +3,31 @@
 //! Pure. Every format carries a magic, a version and checksums; a reader refuses what it does not know. The byte tables
 //! are in `docs/format/`, and a golden file per version is kept with the tests.
 
+mod checkpoint;
 mod codec;
 mod cue;
+mod directory;
 mod edit;
+mod entry;
 mod error;
 mod ids;
+mod keys;
+mod layer;
 
+pub use checkpoint::Checkpoint;
 pub use cue::{
     Base, Cue, CueBuilder, CueCounts, CueHeader, Entries, Externals, Filter, INDEX_COUNT_MAX, Link, Links, Lookup,
     Roots, SectionKind, SegmentRow, Segments,
 };
+pub use directory::{DirectoryCheckpoint, DirectoryEntry};
 pub use edit::{
     AddedLayer, Cause, DirectoryEdit, Edit, LayerMeta, LayerPlace, NameChange, RefTarget, RefUpdate, RepositoryRecord,
     SettingChange, SymrefChange,
 };
+pub use entry::Entry;
 pub use error::{ErrorKind, FormatError, Result};
 pub use ids::{EditId, LayerId, LogId};
+pub use keys::{
+    Key, base_key, checkpoint_key, checkpoints_prefix, entries_prefix, entry_key, layer_cue_key, layer_pack_key,
+    layers_prefix, log_prefix,
+};

@@ -269,7 +269,8 @@ fn at_most_one_in_a_hundred_absent_oids_passes_the_filter() {
 #[test]
 fn the_builder_refuses_what_breaks_the_rules() {
     let valid = small_push(ObjectFormat::Sha1);
-    let broken: [(&str, fn(&mut Layer)); 10] = [
+    type Break = fn(&mut Layer);
+    let broken: [(&str, Break); 10] = [
         ("an offset inside the pack's header", |layer| {
             layer.entries[0].offset = 11
         }),

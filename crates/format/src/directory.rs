@@ -1,0 +1,166 @@
+//! Entries and checkpoints of the directory of names (docs/format/entry.md, docs/format/checkpoint.md).
+
+use crate::codec::{Envelope, Reader, Writer, check_flags, object_format, object_format_code};
+use crate::error::{invalid, malformed};
+use crate::{DirectoryEdit, EditId, FormatError, LogId, NameChange, RepositoryRecord, Result};
+use bytes::Bytes;
+
+const ENTRY: Envelope = Envelope {
+    what: "directory entry",
+    magic: *b"CDE\0",
+    version: 1,
+};
+const CHECKPOINT: Envelope = Envelope {
+    what: "directory checkpoint",
+    magic: *b"CDC\0",
+    version: 1,
+};
+const EDIT_LEN_MIN: usize = 32;
+const CHANGE_LEN_MIN: usize = 4;
+const NAME_LEN_MIN: usize = 20;
+
+const HAS_OLD: u8 = 1;
+const HAS_NEW: u8 = 2;
+
+/// One numbered record of the directory's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// Its place in the log.
+    pub number: u64,
+    /// The edits, to be applied one after another.
+    pub edits: Vec<DirectoryEdit>,
+}
+
+/// The whole directory at one place in its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryCheckpoint {
+    /// The number of the first entry that is not in it.
+    pub number: u64,
+    /// Every repository by name, in ascending order.
+    pub names: Vec<(String, RepositoryRecord)>,
+    /// The most recent edits, oldest first, to recognise one whose reply was lost.
+    pub recent_edits: Vec<EditId>,
+}
+
+impl DirectoryEntry {
+    /// The bytes of the entry; fails where a name or an actor is longer than 65,535 bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut out = Writer::new(ENTRY, 256);
+        out.u64(self.number);
+        out.count(self.edits.len())?;
+        for edit in &self.edits {
+            out.u128(edit.id.0);
+            out.i64(edit.time_ms);
+            out.name_len(edit.actor.as_bytes())?;
+            out.u16(0);
+            out.count(edit.changes.len())?;
+            out.raw(edit.actor.as_bytes());
+            edit.changes
+                .iter()
+                .try_for_each(|change| put_change(&mut out, change))?;
+        }
+        Ok(out.finish())
+    }
+
+    /// Reads an entry.
+    pub fn decode(bytes: &Bytes) -> Result<Self> {
+        let mut from = Reader::new(ENTRY, bytes)?;
+        let (number, count) = (from.u64()?, from.u32()?);
+        let edits = from.items(count, EDIT_LEN_MIN, read_edit)?;
+        from.finish()?;
+        Ok(Self { number, edits })
+    }
+}
+
+fn read_edit(from: &mut Reader<'_>) -> Result<DirectoryEdit> {
+    let (id, time_ms, actor_len) = (EditId(from.u128()?), from.i64()?, from.u16()?);
+    from.reserved::<2>()?;
+    let count = from.u32()?;
+    let actor = from.text(actor_len.into())?;
+    Ok(DirectoryEdit {
+        id,
+        time_ms,
+        actor,
+        changes: from.items(count, CHANGE_LEN_MIN, read_change)?,
+    })
+}
+
+fn put_change(out: &mut Writer, change: &NameChange) -> Result<()> {
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    out.name_len(change.name.as_bytes())?;
+    out.u8(flag(change.old.is_some(), HAS_OLD) | flag(change.new.is_some(), HAS_NEW));
+    out.u8(change.new.map_or(0, |new| object_format_code(new.object_format)));
+    out.raw(change.name.as_bytes());
+    let logs = [change.old, change.new.map(|new| new.log)];
+    logs.iter().flatten().for_each(|log| out.u128(log.0));
+    Ok(())
+}
+
+fn read_change(from: &mut Reader<'_>) -> Result<NameChange> {
+    let (name_len, flags, format) = (from.u16()?, from.u8()?, from.u8()?);
+    check_flags("name flags", flags, HAS_OLD | HAS_NEW)?;
+    let name = from.text(name_len.into())?;
+    let old = if flags & HAS_OLD == 0 {
+        None
+    } else {
+        Some(LogId(from.u128()?))
+    };
+    let new = match (flags & HAS_NEW, format) {
+        (0, 0) => None,
+        (0, _) => return malformed(ENTRY.what, "an object format for a name that is freed"),
+        _ => Some(RepositoryRecord {
+            object_format: object_format(format)?,
+            log: LogId(from.u128()?),
+        }),
+    };
+    Ok(NameChange { name, old, new })
+}
+
+impl DirectoryCheckpoint {
+    /// The bytes of the checkpoint; fails where names do not ascend or one is longer than 65,535 bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        if !self.names.is_sorted_by(|left, right| left.0 < right.0) {
+            return invalid(CHECKPOINT.what, "names do not ascend");
+        }
+        let mut out = Writer::new(CHECKPOINT, 64 * self.names.len() + 16 * self.recent_edits.len());
+        out.u64(self.number);
+        out.count(self.names.len())?;
+        out.count(self.recent_edits.len())?;
+        for (name, record) in &self.names {
+            out.name_len(name.as_bytes())?;
+            out.u8(object_format_code(record.object_format));
+            out.u8(0);
+            out.u128(record.log.0);
+            out.raw(name.as_bytes());
+        }
+        self.recent_edits.iter().for_each(|id| out.u128(id.0));
+        Ok(out.finish())
+    }
+
+    /// Reads a checkpoint.
+    pub fn decode(bytes: &Bytes) -> Result<Self> {
+        let mut from = Reader::new(CHECKPOINT, bytes)?;
+        let (number, names, recent_edits) = (from.u64()?, from.u32()?, from.u32()?);
+        let names = from.items(names, NAME_LEN_MIN, read_name)?;
+        let recent_edits = from.items(recent_edits, 16, |from| from.u128().map(EditId))?;
+        from.finish()?;
+        match names.is_sorted_by(|left, right| left.0 < right.0) {
+            true => Ok(Self {
+                number,
+                names,
+                recent_edits,
+            }),
+            false => Err(FormatError::Malformed {
+                what: CHECKPOINT.what,
+                reason: "names do not ascend",
+            }),
+        }
+    }
+}
+
+fn read_name(from: &mut Reader<'_>) -> Result<(String, RepositoryRecord)> {
+    let (name_len, object_format) = (from.u16()?, object_format(from.u8()?)?);
+    from.reserved::<1>()?;
+    let log = LogId(from.u128()?);
+    Ok((from.text(name_len.into())?, RepositoryRecord { log, object_format }))
+}

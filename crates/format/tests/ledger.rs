@@ -1,0 +1,236 @@
+//! Entries and checkpoints: what goes in comes out, in the same bytes; damage is an error, never a panic.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod values;
+
+use bytes::Bytes;
+use cuesta_format::{
+    Checkpoint, DirectoryCheckpoint, DirectoryEntry, Entry, ErrorKind, FormatError, LayerPlace, Result,
+};
+use cuesta_git::{ObjectFormat, ObjectId};
+use proptest::prelude::*;
+use values::{
+    checkpoints, directory_checkpoints, directory_entries, entries, full_checkpoint, full_directory_checkpoint,
+    full_directory_entry, full_entry,
+};
+
+proptest! {
+    #[test]
+    fn entries_come_back(entry in entries()) {
+        let bytes = Bytes::from(entry.encode().unwrap());
+        prop_assert_eq!(Entry::decode(&bytes).unwrap(), entry);
+    }
+
+    #[test]
+    fn checkpoints_come_back(checkpoint in checkpoints()) {
+        let bytes = Bytes::from(checkpoint.encode().unwrap());
+        prop_assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
+    }
+
+    #[test]
+    fn directory_entries_come_back(entry in directory_entries()) {
+        let bytes = Bytes::from(entry.encode().unwrap());
+        prop_assert_eq!(DirectoryEntry::decode(&bytes).unwrap(), entry);
+    }
+
+    #[test]
+    fn directory_checkpoints_come_back(checkpoint in directory_checkpoints()) {
+        let bytes = Bytes::from(checkpoint.encode().unwrap());
+        prop_assert_eq!(DirectoryCheckpoint::decode(&bytes).unwrap(), checkpoint);
+    }
+
+    /// Whatever is accepted is the one way to write what it says.
+    #[test]
+    fn damage_that_checksums_do_not_tell_never_panics(entry in entries(), at in any::<prop::sample::Index>(), byte: u8) {
+        let mut bytes = entry.encode().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        check_all(&reseal(bytes));
+    }
+
+    #[test]
+    fn damaged_checkpoints_never_panic(checkpoint in checkpoints(), at in any::<prop::sample::Index>(), byte: u8) {
+        let mut bytes = checkpoint.encode().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        check_all(&reseal(bytes));
+    }
+
+    #[test]
+    fn random_bodies_never_panic(magic in 0usize..4, body in prop::collection::vec(any::<u8>(), 0..300)) {
+        let magic = [b"CLE\0", b"CKP\0", b"CDE\0", b"CDC\0"][magic];
+        check_all(&reseal([&magic[..], &[1, 0, 0, 0], &body, &[0; 4]].concat()));
+    }
+}
+
+fn reseal(mut bytes: Vec<u8>) -> Bytes {
+    let end = bytes.len() - 4;
+    let crc = crc32c::crc32c(&bytes[..end]);
+    bytes[end..].copy_from_slice(&crc.to_le_bytes());
+    Bytes::from(bytes)
+}
+
+fn check_all(bytes: &Bytes) {
+    let again = [
+        Entry::decode(bytes).and_then(|value| value.encode()),
+        Checkpoint::decode(bytes).and_then(|value| value.encode()),
+        DirectoryEntry::decode(bytes).and_then(|value| value.encode()),
+        DirectoryCheckpoint::decode(bytes).and_then(|value| value.encode()),
+    ];
+    for again in again.into_iter().flatten() {
+        assert_eq!(again, *bytes);
+    }
+}
+
+type Decode = fn(&Bytes) -> Result<()>;
+
+/// Bytes of each format, and what reads them.
+fn samples() -> Vec<(&'static str, Vec<u8>, Decode)> {
+    let sha1 = ObjectFormat::Sha1;
+    vec![
+        ("entry", full_entry(sha1).encode().unwrap(), |bytes| {
+            Entry::decode(bytes).map(drop)
+        }),
+        ("checkpoint", full_checkpoint(sha1).encode().unwrap(), |bytes| {
+            Checkpoint::decode(bytes).map(drop)
+        }),
+        ("directory entry", full_directory_entry().encode().unwrap(), |bytes| {
+            DirectoryEntry::decode(bytes).map(drop)
+        }),
+        (
+            "directory checkpoint",
+            full_directory_checkpoint().encode().unwrap(),
+            |bytes| DirectoryCheckpoint::decode(bytes).map(drop),
+        ),
+    ]
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    for (what, bytes, decode) in samples() {
+        assert_eq!(decode(&Bytes::from(bytes.clone())), Ok(()), "{what}");
+        for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            assert!(decode(&Bytes::from(damaged)).is_err(), "{what}: byte {at} bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn cut_and_longer_bytes_are_corrupt() {
+    for (what, bytes, decode) in samples() {
+        for len in 0..bytes.len() {
+            let cut = Bytes::copy_from_slice(&bytes[..len]);
+            assert_eq!(
+                decode(&cut).map_err(|error| error.kind()),
+                Err(ErrorKind::Corrupt),
+                "{what}: {len} bytes"
+            );
+            if len >= 12 {
+                let sealed = reseal(bytes[..len].to_vec());
+                assert!(
+                    decode(&sealed).is_err(),
+                    "{what}: {len} bytes with a checksum that holds"
+                );
+            }
+        }
+        let longer = reseal([&bytes[..bytes.len() - 4], &[0; 5]].concat());
+        assert!(
+            matches!(decode(&longer), Err(FormatError::Trailing { extra: 1, .. })),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn what_is_unknown_is_unsupported() {
+    for (what, bytes, decode) in samples() {
+        for (field, at) in [("version", 4), ("reserved", 6)] {
+            let mut newer = bytes.clone();
+            newer[at] ^= 0x80;
+            let kind = decode(&reseal(newer)).map_err(|error| error.kind());
+            assert_eq!(kind, Err(ErrorKind::Unsupported), "{what}: {field}");
+        }
+    }
+    // Cause, object format, flags, reserved of an entry's first edit.
+    let entry = full_entry(ObjectFormat::Sha1).encode().unwrap();
+    for at in [20 + 24, 20 + 25, 20 + 26, 20 + 27, 20 + 30] {
+        let mut newer = entry.clone();
+        newer[at] ^= 0x80;
+        let error = Entry::decode(&reseal(newer)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "byte {at}: {error}");
+    }
+}
+
+#[test]
+fn counts_that_cannot_be_cost_nothing() {
+    let entry = full_entry(ObjectFormat::Sha1).encode().unwrap();
+    // The number of edits, then the six counts of the first edit.
+    for at in [16].into_iter().chain((0..6).map(|count| 20 + 32 + 4 * count)) {
+        let mut huge = entry.clone();
+        huge[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+        let error = Entry::decode(&reseal(huge)).unwrap_err();
+        assert!(matches!(error, FormatError::Truncated { .. }), "byte {at}: {error}");
+    }
+}
+
+#[test]
+fn inline_layers_are_not_copied() {
+    let bytes = Bytes::from(full_entry(ObjectFormat::Sha1).encode().unwrap());
+    let buffer = bytes.as_ptr_range();
+    let entry = Entry::decode(&bytes).unwrap();
+    let LayerPlace::Inline { pack, cue } = &entry.edits[0].added[1].place else {
+        panic!("not inline")
+    };
+    assert!(buffer.contains(&pack.as_ptr()) && buffer.contains(&cue.as_ptr()));
+}
+
+#[test]
+fn encoding_refuses_what_decoding_would() {
+    let foreign = ObjectId::null(ObjectFormat::Sha256);
+    let mut entry = full_entry(ObjectFormat::Sha1);
+    entry.edits[0].refs[0].old = Some(foreign);
+    assert_eq!(
+        entry.encode().map_err(|error| error.kind()),
+        Err(ErrorKind::Invalid),
+        "mixed formats"
+    );
+    let mut entry = full_entry(ObjectFormat::Sha1);
+    entry.edits[0].added[1].meta.pack_bytes += 1;
+    assert_eq!(
+        entry.encode().map_err(|error| error.kind()),
+        Err(ErrorKind::Invalid),
+        "sizes that do not fit"
+    );
+    let mut entry = full_entry(ObjectFormat::Sha1);
+    entry.edits[0].actor = "x".repeat(65_536);
+    assert!(
+        matches!(
+            entry.encode(),
+            Err(FormatError::Limit {
+                max: 65_535,
+                got: 65_536,
+                ..
+            })
+        ),
+        "a long actor"
+    );
+    entry.edits[0].actor.pop();
+    assert!(entry.encode().is_ok(), "an actor of the greatest length");
+    let mut checkpoint = full_checkpoint(ObjectFormat::Sha1);
+    checkpoint.refs.swap(0, 1);
+    assert_eq!(
+        checkpoint.encode().map_err(|error| error.kind()),
+        Err(ErrorKind::Invalid),
+        "refs out of order"
+    );
+    let mut checkpoint = full_directory_checkpoint();
+    checkpoint.names.swap(0, 1);
+    assert_eq!(
+        checkpoint.encode().map_err(|error| error.kind()),
+        Err(ErrorKind::Invalid),
+        "names out of order"
+    );
+}

@@ -1,0 +1,372 @@
+//! Any edits, entries and checkpoints.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use bytes::Bytes;
+use cuesta_format::{
+    AddedLayer, Cause, Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, EditId, Entry, LayerId,
+    LayerMeta, LayerPlace, LogId, NameChange, RefTarget, RefUpdate, RepositoryRecord, SettingChange, SymrefChange,
+};
+use cuesta_git::{ObjectFormat, ObjectId, RefName};
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+
+pub fn formats() -> impl Strategy<Value = ObjectFormat> {
+    prop_oneof![Just(ObjectFormat::Sha1), Just(ObjectFormat::Sha256)]
+}
+
+pub fn oids(format: ObjectFormat) -> impl Strategy<Value = ObjectId> {
+    vec(any::<u8>(), format.width()).prop_map(move |bytes| ObjectId::from_bytes(format, &bytes).unwrap())
+}
+
+pub fn ref_names() -> impl Strategy<Value = RefName> {
+    let name = prop_oneof![
+        Just("HEAD".to_owned()),
+        "refs/(heads|tags)/[a-z]{1,3}(/[a-zé]{1,3}){0,2}"
+    ];
+    name.prop_filter_map("no ref name", |name| RefName::new(name.as_bytes()).ok())
+}
+
+pub fn targets(format: ObjectFormat) -> impl Strategy<Value = RefTarget> {
+    (oids(format), option::of(oids(format))).prop_map(|(oid, peeled)| RefTarget { oid, peeled })
+}
+
+fn ref_updates(format: ObjectFormat) -> impl Strategy<Value = RefUpdate> {
+    (ref_names(), option::of(oids(format)), option::of(targets(format))).prop_map(|(name, old, new)| RefUpdate {
+        name,
+        old,
+        new,
+    })
+}
+
+fn symref_changes() -> impl Strategy<Value = SymrefChange> {
+    (ref_names(), option::of(ref_names())).prop_map(|(name, target)| SymrefChange { name, target })
+}
+
+fn setting_changes() -> impl Strategy<Value = SettingChange> {
+    ("[a-z.]{0,12}", option::of(".{0,12}")).prop_map(|(name, value)| SettingChange { name, value })
+}
+
+pub fn layers() -> impl Strategy<Value = AddedLayer> {
+    let meta = (
+        any::<u128>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u8>(),
+        any::<[bool; 2]>(),
+    );
+    let meta = meta.prop_map(
+        |(id, pack_bytes, cue_bytes, objects, segments, level, flags)| LayerMeta {
+            id: LayerId(id),
+            pack_bytes,
+            cue_bytes,
+            objects,
+            segments,
+            level,
+            self_contained: flags[0],
+            unreachable: flags[1],
+        },
+    );
+    let inline = option::of((vec(any::<u8>(), 0..200), vec(any::<u8>(), 0..200)));
+    (meta, inline).prop_map(|(mut meta, inline)| {
+        let place = match inline {
+            None => LayerPlace::Bucket,
+            Some((pack, cue)) => {
+                (meta.pack_bytes, meta.cue_bytes) = (pack.len() as u64, cue.len() as u64);
+                LayerPlace::Inline {
+                    pack: Bytes::from(pack),
+                    cue: Bytes::from(cue),
+                }
+            }
+        };
+        AddedLayer { meta, place }
+    })
+}
+
+fn causes() -> impl Strategy<Value = Cause> {
+    prop::sample::select(vec![
+        Cause::Create,
+        Cause::Push,
+        Cause::Flush,
+        Cause::Compact,
+        Cause::Collect,
+        Cause::Import,
+        Cause::Administer,
+    ])
+}
+
+pub fn edits() -> impl Strategy<Value = Edit> {
+    formats().prop_flat_map(|format| {
+        let who = (
+            any::<u128>(),
+            any::<i64>(),
+            ".{0,10}",
+            causes(),
+            option::of(Just(format)),
+        );
+        let refs = (vec(ref_updates(format), 0..4), vec(symref_changes(), 0..3));
+        let layers = (vec(layers(), 0..3), vec(any::<u128>(), 0..3));
+        let rest = (vec(setting_changes(), 0..3), option::of(vec(oids(format), 0..3)));
+        (who, refs, layers, rest).prop_map(|(who, refs, layers, rest)| Edit {
+            id: EditId(who.0),
+            time_ms: who.1,
+            actor: who.2,
+            cause: who.3,
+            object_format: who.4,
+            refs: refs.0,
+            symrefs: refs.1,
+            added: layers.0,
+            removed: layers.1.into_iter().map(LayerId).collect(),
+            settings: rest.0,
+            shallow: rest.1,
+        })
+    })
+}
+
+pub fn entries() -> impl Strategy<Value = Entry> {
+    (any::<u64>(), vec(edits(), 0..4)).prop_map(|(number, edits)| Entry { number, edits })
+}
+
+pub fn checkpoints() -> impl Strategy<Value = Checkpoint> {
+    formats().prop_flat_map(|format| {
+        let place = (any::<u128>(), any::<u64>());
+        let refs = (
+            btree_map(ref_names(), targets(format), 0..20),
+            btree_map(ref_names(), ref_names(), 0..3),
+        );
+        let rest = (btree_map("[a-z.]{0,9}", ".{0,9}", 0..3), vec(oids(format), 0..3));
+        let lists = (vec(layers(), 0..4), vec(any::<u128>(), 0..4));
+        (place, refs, rest, lists).prop_map(move |(place, refs, rest, lists)| Checkpoint {
+            log: LogId(place.0),
+            number: place.1,
+            object_format: format,
+            refs: refs.0.into_iter().collect(),
+            symrefs: refs.1.into_iter().collect(),
+            settings: rest.0.into_iter().collect(),
+            shallow: rest.1,
+            layers: lists.0,
+            recent_edits: lists.1.into_iter().map(EditId).collect(),
+        })
+    })
+}
+
+fn records() -> impl Strategy<Value = RepositoryRecord> {
+    (any::<u128>(), formats()).prop_map(|(log, object_format)| RepositoryRecord {
+        log: LogId(log),
+        object_format,
+    })
+}
+
+fn name_changes() -> impl Strategy<Value = NameChange> {
+    (
+        "[a-z]{1,4}/[a-zé]{1,4}",
+        option::of(any::<u128>()),
+        option::of(records()),
+    )
+        .prop_map(|(name, old, new)| NameChange {
+            name,
+            old: old.map(LogId),
+            new,
+        })
+}
+
+pub fn directory_entries() -> impl Strategy<Value = DirectoryEntry> {
+    let edit = (any::<u128>(), any::<i64>(), ".{0,9}", vec(name_changes(), 0..4));
+    let edit = edit.prop_map(|(id, time_ms, actor, changes)| DirectoryEdit {
+        id: EditId(id),
+        time_ms,
+        actor,
+        changes,
+    });
+    (any::<u64>(), vec(edit, 0..4)).prop_map(|(number, edits)| DirectoryEntry { number, edits })
+}
+
+pub fn directory_checkpoints() -> impl Strategy<Value = DirectoryCheckpoint> {
+    let names = btree_map("[a-z]{1,4}/[a-zé]{1,4}", records(), 0..20);
+    (any::<u64>(), names, vec(any::<u128>(), 0..4)).prop_map(|(number, names, recent)| DirectoryCheckpoint {
+        number,
+        names: names.into_iter().collect(),
+        recent_edits: recent.into_iter().map(EditId).collect(),
+    })
+}
+
+/// An entry with one of everything.
+pub fn full_entry(format: ObjectFormat) -> Entry {
+    let oid = |byte: u8| ObjectId::from_bytes(format, &vec![byte; format.width()]).unwrap();
+    let name = |name: &str| RefName::new(name.as_bytes()).unwrap();
+    let bucket = LayerMeta {
+        id: LayerId(0x0123_4567_89ab_cdef_0011_2233_4455_6677),
+        pack_bytes: 5_000_000_000,
+        cue_bytes: 1_000_000,
+        objects: 70_000,
+        segments: 9_000,
+        level: 2,
+        self_contained: true,
+        unreachable: false,
+    };
+    let (pack, cue) = (
+        Bytes::from_static(b"PACK and so on"),
+        Bytes::from_static(b"CUE and so on"),
+    );
+    let inline = LayerMeta {
+        id: LayerId(9),
+        pack_bytes: 14,
+        cue_bytes: 13,
+        self_contained: false,
+        ..bucket
+    };
+    let edit = Edit {
+        id: EditId(0xfeed),
+        time_ms: 1_764_512_000_123,
+        actor: "josé".to_owned(),
+        cause: Cause::Push,
+        object_format: Some(format),
+        refs: vec![
+            RefUpdate {
+                name: name("refs/heads/main"),
+                old: Some(oid(1)),
+                new: Some(RefTarget {
+                    oid: oid(2),
+                    peeled: None,
+                }),
+            },
+            RefUpdate {
+                name: name("refs/tags/v1"),
+                old: None,
+                new: Some(RefTarget {
+                    oid: oid(3),
+                    peeled: Some(oid(4)),
+                }),
+            },
+            RefUpdate {
+                name: name("refs/heads/gone"),
+                old: Some(oid(5)),
+                new: None,
+            },
+        ],
+        symrefs: vec![
+            SymrefChange {
+                name: name("HEAD"),
+                target: Some(name("refs/heads/main")),
+            },
+            SymrefChange {
+                name: name("refs/remotes/origin/HEAD"),
+                target: None,
+            },
+        ],
+        added: vec![
+            AddedLayer {
+                meta: bucket,
+                place: LayerPlace::Bucket,
+            },
+            AddedLayer {
+                meta: inline,
+                place: LayerPlace::Inline { pack, cue },
+            },
+        ],
+        removed: vec![LayerId(1), LayerId(2)],
+        settings: vec![
+            SettingChange {
+                name: "receive.denynonfastforwards".to_owned(),
+                value: Some("true".to_owned()),
+            },
+            SettingChange {
+                name: "core.x".to_owned(),
+                value: None,
+            },
+            SettingChange {
+                name: "core.y".to_owned(),
+                value: Some(String::new()),
+            },
+        ],
+        shallow: Some(vec![oid(6), oid(7)]),
+    };
+    let plain = Edit {
+        id: EditId(0xbeef),
+        object_format: None,
+        cause: Cause::Flush,
+        actor: String::new(),
+        refs: vec![],
+        symrefs: vec![],
+        added: vec![],
+        removed: vec![LayerId(9)],
+        settings: vec![],
+        shallow: None,
+        ..edit.clone()
+    };
+    Entry {
+        number: 77,
+        edits: vec![edit, plain],
+    }
+}
+
+/// A checkpoint with one of everything.
+pub fn full_checkpoint(format: ObjectFormat) -> Checkpoint {
+    let entry = full_entry(format);
+    let edit = &entry.edits[0];
+    let mut refs: Vec<_> = edit
+        .refs
+        .iter()
+        .filter_map(|update| Some((update.name.clone(), update.new?)))
+        .collect();
+    refs.push((RefName::new(b"refs/tags/v1.1").unwrap(), refs[0].1));
+    Checkpoint {
+        log: LogId(0xabc),
+        number: 78,
+        object_format: format,
+        refs,
+        symrefs: vec![(RefName::head(), RefName::new(b"refs/heads/main").unwrap())],
+        settings: vec![("a.b".to_owned(), "c".to_owned()), ("core.y".to_owned(), String::new())],
+        shallow: edit.shallow.clone().unwrap(),
+        layers: edit.added.clone(),
+        recent_edits: vec![EditId(0xfeed), EditId(0xbeef)],
+    }
+}
+
+/// A directory entry with one of everything.
+pub fn full_directory_entry() -> DirectoryEntry {
+    let record = |log, object_format| RepositoryRecord {
+        log: LogId(log),
+        object_format,
+    };
+    let change = |name: &str, old: Option<u128>, new| NameChange {
+        name: name.to_owned(),
+        old: old.map(LogId),
+        new,
+    };
+    let changes = vec![
+        change("ann/new", None, Some(record(1, ObjectFormat::Sha1))),
+        change("ann/moved", Some(2), Some(record(3, ObjectFormat::Sha256))),
+        change("ann/gone", Some(4), None),
+    ];
+    let edit = DirectoryEdit {
+        id: EditId(5),
+        time_ms: -1,
+        actor: "ann".to_owned(),
+        changes,
+    };
+    DirectoryEntry {
+        number: 6,
+        edits: vec![edit],
+    }
+}
+
+/// A directory checkpoint with one of everything.
+pub fn full_directory_checkpoint() -> DirectoryCheckpoint {
+    let record = |log, object_format| RepositoryRecord {
+        log: LogId(log),
+        object_format,
+    };
+    let names = vec![
+        ("ann/new".to_owned(), record(1, ObjectFormat::Sha1)),
+        ("bob/other".to_owned(), record(3, ObjectFormat::Sha256)),
+    ];
+    DirectoryCheckpoint {
+        number: 7,
+        names,
+        recent_edits: vec![EditId(5)],
+    }
+}
