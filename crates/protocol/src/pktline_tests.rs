@@ -88,7 +88,7 @@ fn nothing_longer_than_a_packet_is_written() {
 fn error_packets_are_one_line_of_text() {
     let mut out = Vec::new();
     encode_error(&mut out, "no\nsuch\x1bthing");
-    assert_eq!(out, b"0019ERR no such thing"[..].iter().copied().collect::<Vec<u8>>());
+    assert_eq!(out, b"0015ERR no such thing");
 }
 
 #[test]
