@@ -271,8 +271,8 @@ impl Bucket {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        if self.is_local() {
-            let mut pieces = self.get_ranges(key, &[range]).await?;
+        if let Some(files) = self.0.handles.local.clone() {
+            let mut pieces = self.read_files(files, key, &[range]).await?;
             return pieces.pop().ok_or_else(|| StoreError::Absent { key: key.to_owned() });
         }
         let path = parse_key(key)?;
@@ -300,12 +300,17 @@ impl Bucket {
     /// one hop to a blocking thread for all.
     pub async fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let Some(files) = self.0.handles.local.clone() else {
-            let reads = ranges.iter().map(|range| self.get_range(key, range.clone()));
+            let reads = ranges.iter().cloned().map(|range| self.get_range(key, range));
             return futures::stream::iter(reads)
                 .buffered(RANGES_AT_ONCE)
                 .try_collect()
                 .await;
         };
+        self.read_files(files, key, ranges).await
+    }
+
+    /// Ranges of a file, read in one hop to a blocking thread.
+    async fn read_files(&self, files: Arc<LocalFiles>, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let path = parse_key(key)?;
         let (owned_key, owned_ranges) = (key.to_owned(), ranges.to_vec());
         let permit = self.permit(key).await?;
