@@ -4,7 +4,7 @@ use crate::world::{EngineOptions, Payloads, World};
 use crate::{EngineError, Repository, RepositoryName};
 use async_trait::async_trait;
 use bytes::Bytes;
-use cuesta_format::{Cause, Edit, LogId, RepositoryRecord, SymrefChange};
+use cuesta_format::{Cause, Edit, LogId, RepositoryRecord, SymrefChange, checkpoint_key};
 use cuesta_git::{ObjectFormat, RefName};
 use cuesta_ledger::{
     Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore, NameConflict,
@@ -243,8 +243,4 @@ impl CheckpointSource for BucketCheckpoints {
             _ => LedgerError::unavailable(format!("load checkpoint {number}"), error),
         })
     }
-}
-
-fn checkpoint_key(log: LogId, number: u64) -> String {
-    format!("repos/{log}/checkpoints/{number:016x}.ckpt")
 }

@@ -99,11 +99,6 @@ impl Graph {
             .ok_or(EngineError::Internal("slot outside the view"))
     }
 
-    /// Slots in the bucket, most segments first.
-    pub(crate) fn ranked(&self) -> &[u32] {
-        &self.ranked
-    }
-
     /// Where `oid` is: in the largest layer that holds it.
     pub fn locate(&self, oid: &ObjectId) -> Option<Position> {
         self.locate_in(&self.ranked, oid).or_else(|| self.locate_inline(oid))

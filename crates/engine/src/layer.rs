@@ -5,10 +5,11 @@ use crate::{EngineError, graph::Slot};
 use bytes::Bytes;
 use cuesta_format::{
     CueCounts, CueHeader, Entries, Externals, Filter, FormatError, LayerId, LayerMeta, LayerPlace, LogId, Lookup,
-    Roots, SectionKind, Segments,
+    Roots, SectionKind, Segments, layer_cue_key, layer_pack_key,
 };
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use cuesta_ledger::LayerRecord;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -89,8 +90,8 @@ impl Layer {
             },
             LayerPlace::Bucket => Source::Bucket {
                 cache: cache.clone(),
-                pack_key: format!("repos/{log}/layers/{}.pack", record.meta.id),
-                cue_key: format!("repos/{log}/layers/{}.cue", record.meta.id),
+                pack_key: layer_pack_key(log, record.meta.id),
+                cue_key: layer_cue_key(log, record.meta.id),
             },
         };
         Self {
@@ -249,14 +250,17 @@ impl Layer {
     }
 
     /// Bytes of the pack. Cost: a ranged GET for each block of the range that the block cache does not hold.
-    pub async fn read(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
-        match &self.source {
-            Source::Inline { pack, .. } => self.slice(pack, range),
-            Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
-                Err(self.corrupt("an entry ends outside the pack"))
+    // Boxed, for the compiler cannot see through nested streams of such futures that they are `Send`.
+    pub fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, EngineError>> {
+        Box::pin(async move {
+            match &self.source {
+                Source::Inline { pack, .. } => self.slice(pack, range),
+                Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
+                    Err(self.corrupt("an entry ends outside the pack"))
+                }
+                Source::Bucket { cache, pack_key, .. } => Ok(cache.read(pack_key, self.meta.pack_bytes, range).await?),
             }
-            Source::Bucket { cache, pack_key, .. } => Ok(cache.read(pack_key, self.meta.pack_bytes, range).await?),
-        }
+        })
     }
 
     fn slice(&self, bytes: &Bytes, range: Range<u64>) -> Result<Bytes, EngineError> {

@@ -11,6 +11,7 @@ mod layer;
 mod name;
 mod objects;
 mod repository;
+pub mod upload;
 mod view;
 mod world;
 

@@ -3,12 +3,14 @@
 //! The cue names every base, so the whole chain of every object is known before the first byte of a pack is read: one
 //! dependent round trip, however deep the deltas.
 
+use crate::graph::{Graph, Position};
 use crate::{EngineError, Layer, Location, View, layer::Index};
 use bytes::Bytes;
 use cuesta_format::{Base, LayerId};
 use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind};
 use cuesta_git::zlib::Inflater;
 use cuesta_git::{ObjectKind, delta, object_id};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,17 +33,31 @@ const INLINE_DECODE_BYTES_MAX: u64 = 64 << 10;
 pub(crate) type Object = (ObjectKind, Bytes);
 
 /// The objects at `wanted`, in that order.
-pub(crate) async fn read(view: &View, wanted: &[Location]) -> Result<Vec<Object>, EngineError> {
-    let mut objects = Vec::with_capacity(wanted.len());
-    let mut batch = Batch::default();
-    for location in wanted {
-        batch.add(view, location.clone()).await?;
-        if batch.stored_bytes >= BATCH_BYTES_MAX {
-            objects.append(&mut std::mem::take(&mut batch).finish(view).await?);
+// Boxed for the reason `Layer::read` is.
+pub(crate) fn read<'a>(view: &'a View, wanted: &'a [Location]) -> BoxFuture<'a, Result<Vec<Object>, EngineError>> {
+    Box::pin(async move {
+        let mut objects = Vec::with_capacity(wanted.len());
+        let mut batch = Batch::default();
+        for location in wanted {
+            batch.add(view, location.clone()).await?;
+            if batch.stored_bytes >= BATCH_BYTES_MAX {
+                objects.append(&mut std::mem::take(&mut batch).finish(view).await?);
+            }
         }
-    }
-    objects.append(&mut batch.finish(view).await?);
-    Ok(objects)
+        objects.append(&mut batch.finish(view).await?);
+        Ok(objects)
+    })
+}
+
+/// Positions in a graph as locations.
+pub(crate) fn locations(graph: &Graph, positions: &[Position]) -> Result<Vec<Location>, EngineError> {
+    let locate = |at: &Position| {
+        Ok(Location {
+            layer: Arc::clone(&graph.slot(at.slot)?.layer),
+            entry: at.entry,
+        })
+    };
+    positions.iter().map(locate).collect()
 }
 
 /// Objects to be read together, and all the entries that takes.

@@ -42,10 +42,6 @@ impl Repository {
         &self.log
     }
 
-    pub(crate) fn world(&self) -> &Arc<World> {
-        &self.world
-    }
-
     /// A view that has every edit acknowledged anywhere before this call.
     pub async fn view(&self) -> Result<View, EngineError> {
         Ok(self.view_of(self.log.fresh().await?))

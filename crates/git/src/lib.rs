@@ -5,7 +5,6 @@
 
 pub mod delta;
 mod error;
-pub mod fsck;
 mod hash;
 mod object;
 mod oid;

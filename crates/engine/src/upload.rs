@@ -1,0 +1,23 @@
+//! Upload: serving a fetch or clone out of a view.
+//!
+//! [`Negotiation`] finds what both sides have, [`plan`] turns wants and common commits into the exact set of entries to
+//! send (so that the pack's count is known before its first byte), and [`Plan::stream`] copies them out of the layers.
+//! Nothing here knows the wire: wants and haves come parsed, the pack goes out as chunks of bytes.
+
+mod bases;
+mod negotiation;
+mod plan;
+mod policy;
+mod rebuild;
+mod request;
+mod select;
+mod stream;
+mod trees;
+mod units;
+mod writer;
+
+pub use negotiation::Negotiation;
+pub use plan::{Plan, plan};
+pub use policy::{WantPolicy, refused_want};
+pub use request::{Deepen, ObjectFilter, UploadRequest};
+pub use stream::{PackStream, Progress};

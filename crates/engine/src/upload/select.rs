@@ -1,0 +1,183 @@
+//! Which entries go into a pack: the segments of the commits to send, root sets and tags, each object once.
+
+use crate::EngineError;
+use crate::bits::Bits;
+use crate::graph::{Graph, Position, PositionSet, Slot};
+use cuesta_format::Link;
+use cuesta_git::{ObjectId, ObjectKind};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Tags that point at tags, from the outermost to what is no tag. Git sets no limit; nobody nests them deeply.
+const TAG_DEPTH_MAX: u32 = 1_000;
+
+/// What wants or haves come down to.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// At their canonical positions.
+    pub(super) commits: Vec<Position>,
+    /// Tags met on the way.
+    pub(super) tags: Vec<Position>,
+    pub(super) trees: Vec<Position>,
+    pub(super) blobs: Vec<Position>,
+}
+
+impl Targets {
+    /// Adds what `oid` comes down to: itself, and for a tag what it leads to. False if the view does not have it.
+    pub(super) fn add(&mut self, graph: &Graph, oid: &ObjectId) -> Result<bool, EngineError> {
+        let mut oid = *oid;
+        for depth in 0..TAG_DEPTH_MAX {
+            let Some(position) = graph.locate(&oid) else {
+                return if depth == 0 {
+                    Ok(false)
+                } else {
+                    Err(missing_target(oid))
+                };
+            };
+            let slot = graph.slot(position.slot)?;
+            match slot.index.kind(position.entry) {
+                ObjectKind::Commit if graph.is_commit(position) => self.commits.push(position),
+                // Kept without its history: nothing vouches for what it reaches.
+                ObjectKind::Commit => return Ok(false),
+                ObjectKind::Tree => self.trees.push(position),
+                ObjectKind::Blob => self.blobs.push(position),
+                ObjectKind::Tag => {
+                    self.tags.push(position);
+                    let target = slot.history.roots.tag_target(position.entry);
+                    oid = target.ok_or_else(|| slot.layer.corrupt("a tag has no target"))?.0;
+                    continue;
+                }
+            }
+            return Ok(true);
+        }
+        Err(EngineError::limit("nested tags", TAG_DEPTH_MAX.into()))
+    }
+}
+
+fn missing_target(oid: ObjectId) -> EngineError {
+    tracing::error!(%oid, "the target of a tag is in no layer of the view");
+    EngineError::Internal("the target of a tag is in no layer of the view")
+}
+
+/// A set of entries under construction.
+pub(super) struct Selection<'a> {
+    graph: &'a Graph,
+    entries: PositionSet,
+}
+
+impl<'a> Selection<'a> {
+    pub(super) fn new(graph: &'a Graph) -> Self {
+        Self {
+            graph,
+            entries: PositionSet::new(graph.slot_count()),
+        }
+    }
+
+    pub(super) fn add(&mut self, position: Position) -> Result<(), EngineError> {
+        let limit = self.graph.slot(position.slot)?.index.entries.len();
+        self.entries.insert(position, limit);
+        Ok(())
+    }
+
+    /// The commits themselves and all that their segments name.
+    pub(super) fn add_commits(&mut self, commits: &PositionSet) -> Result<(), EngineError> {
+        for (number, segments) in commits.layers() {
+            let slot = self.graph.slot(number)?;
+            for run in segments.runs() {
+                self.add_run(number, slot, run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Neighbouring segments have neighbouring trees and blobs, so a run of them is three ranges.
+    fn add_run(&mut self, number: u32, slot: &Slot, run: Range<u32>) -> Result<(), EngineError> {
+        let (segments, limit) = (&slot.history.segments, slot.index.entries.len());
+        let last = run.end.saturating_sub(1);
+        self.entries.insert_range(number, run.clone(), limit);
+        self.entries
+            .insert_range(number, segments.trees(run.start).start..segments.trees(last).end, limit);
+        self.entries
+            .insert_range(number, segments.blobs(run.start).start..segments.blobs(last).end, limit);
+        run.into_iter()
+            .try_for_each(|segment| self.add_links(number, slot, segments.links(segment)))
+    }
+
+    fn add_links(&mut self, number: u32, slot: &Slot, links: impl Iterator<Item = Link>) -> Result<(), EngineError> {
+        for link in links {
+            let missing = || slot.layer.corrupt("a linked object is in no layer of the view");
+            self.add(self.graph.follow(number, link)?.ok_or_else(missing)?)?;
+        }
+        Ok(())
+    }
+
+    /// All that a root set names.
+    pub(super) fn add_root(&mut self, number: u32, root: u32) -> Result<(), EngineError> {
+        let slot = self.graph.slot(number)?;
+        let (roots, limit) = (&slot.history.roots, slot.index.entries.len());
+        self.entries.insert_range(number, roots.trees(root), limit);
+        self.entries.insert_range(number, roots.blobs(root), limit);
+        self.add_links(number, slot, roots.links(root))
+    }
+
+    /// Whether what is at `position` is selected.
+    pub(super) fn contains(&self, position: Position) -> bool {
+        self.entries.contains(position)
+    }
+
+    /// Leaves each object in one layer only, the oldest that was selected: a delta's base then never lies in a newer
+    /// layer than the delta, which keeps chains across layers free of cycles.
+    ///
+    /// Cost: for each entry selected, a filter probe for each larger layer something is selected from.
+    pub(super) fn finish(mut self) -> Result<PositionSet, EngineError> {
+        let mut selected: Vec<(u32, Bits)> = self.entries.layers().map(|(slot, bits)| (slot, bits.clone())).collect();
+        if selected.len() < 2 {
+            return Ok(self.entries);
+        }
+        selected.sort_by_key(|(slot, bits)| (bits.limit(), *slot));
+        let mut inline: HashMap<ObjectId, Position> = HashMap::new();
+        for (at, (number, bits)) in selected.iter().enumerate() {
+            let slot = self.graph.slot(*number)?;
+            let larger = selected.get(at + 1..).unwrap_or_default();
+            let larger: Vec<u32> = larger
+                .iter()
+                .map(|(slot, _)| *slot)
+                .filter(|slot| !self.is_inline(*slot))
+                .collect();
+            let is_inline = slot.layer.is_inline();
+            if larger.is_empty() && !is_inline {
+                continue;
+            }
+            for entry in bits.iter() {
+                let Some(oid) = slot.index.oid(entry) else { continue };
+                let position = Position { slot: *number, entry };
+                let other = is_inline.then(|| inline.insert(oid, position)).flatten();
+                let mut kept = other.map_or(position, |other| self.drop_newer(position, other));
+                if is_inline {
+                    inline.insert(oid, kept);
+                }
+                for &other in &larger {
+                    let other_slot = self.graph.slot(other)?;
+                    let Some(entry) = other_slot.index.find(&oid) else {
+                        continue;
+                    };
+                    let other = Position { slot: other, entry };
+                    if self.entries.contains(other) && self.entries.contains(kept) {
+                        kept = self.drop_newer(kept, other);
+                    }
+                }
+            }
+        }
+        Ok(self.entries)
+    }
+
+    fn is_inline(&self, slot: u32) -> bool {
+        self.graph.layer(slot).is_some_and(|layer| layer.is_inline())
+    }
+
+    /// Drops the newer of two copies; answers the one that stays.
+    fn drop_newer(&mut self, a: Position, b: Position) -> Position {
+        self.entries.remove(a.max(b));
+        a.min(b)
+    }
+}

@@ -1,0 +1,175 @@
+//! The bytes of a planned pack as a stream: reads run ahead, writing happens off the reactor, and nothing happens that
+//! nobody asks for.
+
+use super::Plan;
+use super::units::{Fetched, UNIT_BYTES, Unit, Units};
+use super::writer::Writer;
+use crate::EngineError;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::stream::{BoxStream, Stream, StreamExt, TryStreamExt};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+/// The pack, in chunks of up to 256 KiB. An error ends it; the client then misses the trailer and keeps nothing.
+///
+/// Memory: the reads ahead ([`crate::EngineOptions::read_ahead_bytes_max`]) and about twice a unit of 1 MiB. Dropping it
+/// ends all work for it.
+pub struct PackStream {
+    chunks: BoxStream<'static, Result<Bytes, EngineError>>,
+    progress: Progress,
+}
+
+/// How far a pack has come; a handle that can be watched from elsewhere.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    objects: u32,
+    done: Arc<AtomicU64>,
+}
+
+impl Progress {
+    /// Objects in the pack.
+    pub fn objects(&self) -> u32 {
+        self.objects
+    }
+
+    /// Objects written so far.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+impl PackStream {
+    /// How far the pack has come.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+}
+
+impl Stream for PackStream {
+    type Item = Result<Bytes, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.chunks.poll_next_unpin(context)
+    }
+}
+
+impl Plan {
+    /// The bytes of the pack.
+    pub fn stream(self) -> PackStream {
+        let progress = Progress {
+            objects: self.object_count(),
+            done: Arc::default(),
+        };
+        let done = Arc::clone(&progress.done);
+        let plan = Arc::new(self);
+        let chunks = match plan.whole_layer() {
+            Some(slot) => copy_layer(plan, slot, done).boxed(),
+            None => futures::stream::try_unfold(Sending::new(plan, done), Sending::next).boxed(),
+        };
+        PackStream { chunks, progress }
+    }
+
+    fn reads_in_flight(&self) -> usize {
+        let reads = self.view.world().options.read_ahead_bytes_max / UNIT_BYTES;
+        usize::try_from(reads).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+/// The answer is the payload itself: not even its checksum needs to be made again.
+fn copy_layer(
+    plan: Arc<Plan>,
+    slot: u32,
+    done: Arc<AtomicU64>,
+) -> impl Stream<Item = Result<Bytes, EngineError>> + Send {
+    let end = plan.graph.layer(slot).map_or(0, |layer| layer.meta().pack_bytes);
+    let objects = u64::from(plan.object_count());
+    let in_flight = plan.reads_in_flight();
+    let starts = (0..end.div_ceil(UNIT_BYTES)).map(|unit| unit * UNIT_BYTES);
+    let read = move |start: u64| {
+        let plan = Arc::clone(&plan);
+        async move {
+            let range = start..end.min(start + UNIT_BYTES);
+            let layer = Arc::clone(&plan.graph.slot(slot)?.layer);
+            let bytes = layer.read(range.clone()).await?;
+            Ok::<_, EngineError>((range.end, bytes))
+        }
+        .boxed()
+    };
+    let read = futures::stream::iter(starts).map(read).buffered(in_flight);
+    read.map_ok(move |(reached, bytes)| {
+        // Bytes stand for objects here; the products stay far below 2^64.
+        done.store(
+            objects.saturating_mul(reached).checked_div(end).unwrap_or(objects),
+            Ordering::Relaxed,
+        );
+        bytes
+    })
+}
+
+type Fetches = BoxStream<'static, Result<(Unit, Fetched), EngineError>>;
+
+/// A pack being written.
+struct Sending {
+    plan: Arc<Plan>,
+    fetches: Fetches,
+    /// The unit after the one being written, if it has been waited for: `Some(None)` is the end.
+    ahead: Option<Option<(Unit, Fetched)>>,
+    writer: Writer,
+    finished: bool,
+    done: Arc<AtomicU64>,
+}
+
+impl Sending {
+    fn new(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Self {
+        let fetching = Arc::clone(&plan);
+        let fetches = futures::stream::iter(Units::new(Arc::clone(&plan)))
+            .map(move |unit| unit.fetch(Arc::clone(&fetching)).boxed())
+            .buffered(plan.reads_in_flight())
+            .boxed();
+        let writer = Writer::new(Arc::clone(&plan));
+        Self {
+            plan,
+            fetches,
+            ahead: None,
+            writer,
+            finished: false,
+            done,
+        }
+    }
+
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, EngineError> {
+        loop {
+            if let Some(chunk) = self.writer.next_chunk() {
+                return Ok(Some((chunk, self)));
+            }
+            if self.finished {
+                return Ok(None);
+            }
+            let unit = match self.ahead.take() {
+                Some(unit) => unit,
+                None => self.fetches.try_next().await?,
+            };
+            match unit {
+                Some((unit, fetched)) => self = self.write(unit, fetched).await?,
+                None => {
+                    self.writer.finish()?;
+                    self.finished = true;
+                }
+            }
+        }
+    }
+
+    /// Writes a unit off the reactor, and meanwhile waits for the next, which keeps the reads going.
+    async fn write(mut self, unit: Unit, fetched: Fetched) -> Result<Self, EngineError> {
+        let mut writer = self.writer;
+        let work = move || writer.write(unit, fetched).map(|()| writer);
+        let (written, ahead) = futures::join!(self.plan.view.world().workers.run(work), self.fetches.next());
+        self.writer = written?;
+        self.ahead = Some(ahead.transpose()?);
+        self.done.store(self.writer.objects(), Ordering::Relaxed);
+        Ok(self)
+    }
+}
