@@ -6,6 +6,7 @@
 pub mod delta;
 mod error;
 mod hash;
+mod hidden;
 mod object;
 mod oid;
 pub mod pack;
@@ -14,6 +15,7 @@ pub mod zlib;
 
 pub use error::ErrorKind;
 pub use hash::{Checksum, CollisionAttack, ObjectHasher, object_id};
+pub use hidden::HiddenRefs;
 pub use object::{CommitRef, ObjectError, TagRef, TreeEntry, TreeIter, TreeMode};
 pub use oid::{ObjectFormat, ObjectId, ObjectKind, ParseIdError};
 pub use refname::{RefName, RefNameError};
