@@ -1,0 +1,106 @@
+//! Files of every version of every format, kept for good: they must decode to the same values and, as long as their
+//! version is the one written, encode to the same bytes.
+//!
+//! A new version adds files beside these; these never change. `cargo test -p cuesta-format --test golden -- --ignored`
+//! writes those that are missing.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod model;
+mod values;
+
+use bytes::Bytes;
+use cuesta_format::{Checkpoint, Cue, DirectoryCheckpoint, DirectoryEntry, Entry};
+use cuesta_git::ObjectFormat;
+use model::Layer;
+use std::path::{Path, PathBuf};
+
+const FORMATS: [ObjectFormat; 2] = [ObjectFormat::Sha1, ObjectFormat::Sha256];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn golden(name: &str) -> Bytes {
+    Bytes::from(std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+/// The file of a value, and what the value encodes to now.
+fn files() -> Vec<(String, Vec<u8>)> {
+    let mut files = vec![
+        (
+            "directory-entry.v1".to_owned(),
+            values::full_directory_entry().encode().unwrap(),
+        ),
+        (
+            "directory-checkpoint.v1".to_owned(),
+            values::full_directory_checkpoint().encode().unwrap(),
+        ),
+    ];
+    for format in FORMATS {
+        files.push((format!("cue-small-{format}.v1"), model::small_push(format).encode()));
+        files.push((format!("cue-large-{format}.v1"), large(format).encode()));
+        files.push((
+            format!("entry-{format}.v1"),
+            values::full_entry(format).encode().unwrap(),
+        ));
+        files.push((
+            format!("checkpoint-{format}.v1"),
+            values::full_checkpoint(format).encode().unwrap(),
+        ));
+    }
+    files
+}
+
+/// A layer whose cue has all six sections.
+fn large(format: ObjectFormat) -> Layer {
+    let layer = model::layer(format, [70, 5, 90, 110], 4);
+    assert!(!layer.segments.is_empty() && !layer.roots.is_empty() && !layer.externals.is_empty());
+    layer
+}
+
+#[test]
+fn what_is_written_now_is_what_was_written() {
+    for (name, bytes) in files() {
+        assert!(
+            golden(&name) == bytes,
+            "'{name}' encodes to other bytes: that needs a new version"
+        );
+    }
+}
+
+#[test]
+fn cues_decode_to_the_same() {
+    for format in FORMATS {
+        for (name, layer) in [("small", model::small_push(format)), ("large", large(format))] {
+            let cue = Cue::parse(golden(&format!("cue-{name}-{format}.v1"))).unwrap();
+            cue.verify().unwrap();
+            assert_eq!(format!("{:#?}", Layer::read(&cue)), format!("{layer:#?}"));
+            assert_eq!(cue.filter.is_some(), name == "large");
+        }
+    }
+}
+
+#[test]
+fn entries_and_checkpoints_decode_to_the_same() {
+    for format in FORMATS {
+        let entry = Entry::decode(&golden(&format!("entry-{format}.v1")));
+        assert_eq!(entry, Ok(values::full_entry(format)));
+        let checkpoint = Checkpoint::decode(&golden(&format!("checkpoint-{format}.v1")));
+        assert_eq!(checkpoint, Ok(values::full_checkpoint(format)));
+    }
+    let entry = DirectoryEntry::decode(&golden("directory-entry.v1"));
+    assert_eq!(entry, Ok(values::full_directory_entry()));
+    let checkpoint = DirectoryCheckpoint::decode(&golden("directory-checkpoint.v1"));
+    assert_eq!(checkpoint, Ok(values::full_directory_checkpoint()));
+}
+
+#[test]
+#[ignore = "writes golden files that are missing"]
+fn write_missing() {
+    for (name, bytes) in files() {
+        if !path(&name).exists() {
+            std::fs::write(path(&name), bytes).unwrap();
+        }
+    }
+}
