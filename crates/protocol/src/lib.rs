@@ -122,6 +122,8 @@ pub mod options;
 pub mod pktline;
 pub mod receive;
 pub mod sideband;
+#[cfg(test)]
+mod testing;
 pub mod upload;
 mod version;
 

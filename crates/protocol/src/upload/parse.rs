@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId};
 
 use super::Deepen;
-use crate::error::within;
+use crate::error::{quote, within};
 use crate::filter::{FilterPolicy, FilterSpec};
 use crate::{Limits, ProtocolError};
 
@@ -58,14 +58,13 @@ impl Boundary {
     /// Takes the line if it is one of the shallow lines; says whether it was.
     pub(super) fn take(&mut self, line: &[u8], format: ObjectFormat, limits: &Limits) -> Result<bool, ProtocolError> {
         if let Some(hex) = line.strip_prefix(b"shallow ") {
-            let oid = ObjectId::from_hex(format, hex)
-                .map_err(|_| ProtocolError::malformed("invalid shallow line: ", line))?;
+            let oid = ObjectId::from_hex(format, hex).map_err(|_| invalid("invalid shallow line", line))?;
             self.shallow.insert(oid, limits.shallows_max, "shallow lines")?;
         } else if let Some(depth) = line.strip_prefix(b"deepen ") {
-            self.depth = Some(depth_of(depth).ok_or_else(|| ProtocolError::malformed("Invalid deepen: ", line))?);
+            self.depth = Some(depth_of(depth).ok_or_else(|| invalid("Invalid deepen", line))?);
         } else if let Some(since) = line.strip_prefix(b"deepen-since ") {
             let since = decimal(since).and_then(|since| i64::try_from(since).ok());
-            self.since = Some(since.ok_or_else(|| ProtocolError::malformed("Invalid deepen-since: ", line))?);
+            self.since = Some(since.ok_or_else(|| invalid("Invalid deepen-since", line))?);
         } else if let Some(name) = line.strip_prefix(b"deepen-not ") {
             self.not.push(Bytes::copy_from_slice(name));
             within(self.not.len(), limits.deepen_nots_max, "deepen-not lines")?;
@@ -111,6 +110,11 @@ impl Boundary {
         };
         Ok((self.shallow.into_order(), deepen, self.filter))
     }
+}
+
+/// These lines git repeats without quotes.
+fn invalid(what: &str, line: &[u8]) -> ProtocolError {
+    ProtocolError::Malformed(format!("{what}: {}", quote(line)))
 }
 
 fn depth_of(digits: &[u8]) -> Option<NonZeroU32> {
