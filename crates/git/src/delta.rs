@@ -1,8 +1,10 @@
 //! Deltas: an object as copies from another and inserted bytes (gitformat-pack, "Deltified representation").
 
 mod apply;
+mod diff;
 
 pub use apply::{apply, apply_into};
+pub use diff::{DeltaIndex, diff};
 
 use crate::ErrorKind;
 

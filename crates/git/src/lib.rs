@@ -5,6 +5,7 @@
 
 pub mod delta;
 mod error;
+pub mod fsck;
 mod hash;
 mod hidden;
 mod object;
