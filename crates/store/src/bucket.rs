@@ -386,12 +386,16 @@ impl Bucket {
     /// Starts writing a payload of unknown size under a key that nobody else will choose. Nothing is visible before
     /// [`Upload::finish`].
     pub fn upload(&self, key: &str) -> Result<Upload> {
+        self.upload_in_parts(key, self.0.part_bytes)
+    }
+
+    pub(crate) fn upload_in_parts(&self, key: &str, part_bytes: usize) -> Result<Upload> {
         let path = parse_key(key)?;
         Ok(Upload::new(
             self.clone(),
             key.to_owned(),
             path,
-            self.0.part_bytes,
+            part_bytes,
             self.0.upload_parts_max,
         ))
     }

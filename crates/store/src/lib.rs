@@ -2,10 +2,12 @@
 //! clock, randomness and threads as values, so that a simulation can give its own.
 
 mod bucket;
+pub mod conformance;
 mod counters;
 mod error;
 mod local;
 mod options;
+mod probe;
 mod upload;
 mod world;
 
@@ -13,5 +15,6 @@ pub use bucket::{Bucket, Created, Listed, Swapped, Version};
 pub use counters::{Counters, Operation, Tally};
 pub use error::{Result, StoreError, StoreErrorKind};
 pub use options::{BucketOptions, install_tls_provider};
+pub use probe::{CHECK_TIME_MAX, Check, Finding, ProbeReport};
 pub use upload::Upload;
 pub use world::{Clock, Entropy, Workers};
