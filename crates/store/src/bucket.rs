@@ -2,7 +2,7 @@
 //! ranges, and every request counted.
 
 use crate::counters::{Counters, Meter, Operation};
-use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind, is_past_end};
 use crate::local::LocalFiles;
 use crate::options::{self, BucketOptions};
 use crate::upload::Upload;
@@ -282,17 +282,22 @@ impl Bucket {
             ..GetOptions::default()
         };
         let read = async { self.0.handles.store.get_opts(&path, options).await?.bytes().await };
-        let bytes = self.request(Operation::GetRange, key, 0, read).await?;
+        let (offset, expected) = (range.start, range.end - range.start);
+        let short = |got| StoreError::Short {
+            key: key.to_owned(),
+            offset,
+            expected,
+            got,
+        };
+        let bytes = match self.counted(Operation::GetRange, key, 0, read).await? {
+            Ok(bytes) => bytes,
+            Err(error) if is_past_end(&error) => return Err(short(0)),
+            Err(error) => return Err(StoreError::from_backend(Operation::GetRange, key, error)),
+        };
         self.0.meter.received(Operation::GetRange, bytes.len());
-        let (expected, got) = (range.end - range.start, bytes.len() as u64);
-        match expected == got {
+        match bytes.len() as u64 == expected {
             true => Ok(bytes),
-            false => Err(StoreError::Short {
-                key: key.to_owned(),
-                offset: range.start,
-                expected,
-                got,
-            }),
+            false => Err(short(bytes.len() as u64)),
         }
     }
 
@@ -422,6 +427,7 @@ impl Bucket {
         answer.map_err(|error| StoreError::from_backend(operation, key, error))
     }
 
+    /// As [`request`](Self::request), with the store's own error inside.
     async fn counted<T>(
         &self,
         operation: Operation,
@@ -447,7 +453,7 @@ impl Bucket {
             .map_err(|_| StoreError::Unknown { key: key.to_owned() })
     }
 
-    /// One try of a conditional write. The outer error is ours, the inner one the store's answer.
+    /// One try of a conditional write.
     async fn put_if(
         &self,
         operation: Operation,

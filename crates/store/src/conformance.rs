@@ -57,7 +57,7 @@ pub async fn absent_payloads(bucket: &Bucket, key: &str) {
     );
 }
 
-/// Ranges give exactly their bytes; past the end is an error that retrying does not mend.
+/// Ranges give exactly their bytes; past the end is an error, not fewer bytes.
 pub async fn exact_ranges(bucket: &Bucket, key: &str) {
     let payload = Bytes::from_iter((0..100_000u32).map(|n| (n % 251) as u8));
     bucket.put(key, payload.clone()).await.unwrap();
@@ -81,10 +81,10 @@ pub async fn exact_ranges(bucket: &Bucket, key: &str) {
     }
     assert_eq!(pieces.len(), ranges.len());
     for beyond in [end - 1..end + 1, end..end + 1, end + 5..end + 6, 0..u64::MAX] {
-        let kind = bucket.get_range(key, beyond.clone()).await.unwrap_err().kind();
+        let error = bucket.get_range(key, beyond.clone()).await.unwrap_err();
         assert!(
-            matches!(kind, StoreErrorKind::Corrupt | StoreErrorKind::Invalid),
-            "{beyond:?}: {kind:?}"
+            matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Invalid),
+            "{beyond:?}: {error}"
         );
     }
     bucket.put(key, Bytes::from_static(b"other")).await.unwrap();

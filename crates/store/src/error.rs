@@ -150,26 +150,37 @@ fn kind_of(error: &object_store::Error) -> StoreErrorKind {
         | Error::NotSupported { .. }
         | Error::NotImplemented { .. }
         | Error::UnknownConfigurationKey { .. } => StoreErrorKind::Invalid,
-        // The in-memory store fails only when a request makes no sense.
-        Error::Generic { store: "InMemory", .. } => StoreErrorKind::Invalid,
         Error::Generic { source, .. } => kind_of_source(source.as_ref()),
         _ => StoreErrorKind::Unavailable,
     }
 }
 
 fn kind_of_source(error: &(dyn std::error::Error + 'static)) -> StoreErrorKind {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return kind_of_io(error);
-        }
-        cause = error.source();
+    if let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
+        return kind_of_io(error);
     }
-    // `object_store` keeps the type with the status private, so only its words tell a client's fault from the store's.
-    match error.to_string().contains("non-2xx status code: 4") {
+    match says(error, &["non-2xx status code: 4"]) {
         true => StoreErrorKind::Invalid,
         false => StoreErrorKind::Unavailable,
     }
+}
+
+/// Whether a ranged read failed because its payload ends before the range begins.
+pub(crate) fn is_past_end(error: &object_store::Error) -> bool {
+    says(error, &["Wanted range starting at", "status code: 416"])
+}
+
+/// Whether a cause says one of these. `object_store` keeps the types that would tell private, so its words must.
+fn says(error: &(dyn std::error::Error + 'static), words: &[&str]) -> bool {
+    causes(error)
+        .map(|cause| cause.to_string())
+        .any(|said| words.iter().any(|word| said.contains(word)))
+}
+
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }
 
 fn kind_of_io(error: &std::io::Error) -> StoreErrorKind {

@@ -224,7 +224,7 @@ impl Probe<'_> {
         })?;
         let size = upload.finish().await?;
         let tail = self.bucket.get_range(&key, size - 4..size).await?;
-        demand(tail == &b"\x07end"[..], || "the parts came together wrongly".to_owned())
+        demand(tail == b"\x07end"[..], || "the parts came together wrongly".to_owned())
     }
 
     async fn list_after_write(&self) -> Result<(), Fault> {
