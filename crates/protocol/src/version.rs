@@ -43,7 +43,7 @@ impl Version {
     /// the highest known `version=` counts; unknown keys and values are ignored (gitprotocol-http, gitprotocol-v2).
     pub fn requested(keys: &[u8]) -> Self {
         keys.split(|byte| *byte == b':')
-            .filter_map(|key| Self::from_key(key))
+            .filter_map(Self::from_key)
             .max()
             .unwrap_or_default()
     }
