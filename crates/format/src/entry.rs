@@ -23,6 +23,9 @@ const HAS_OLD: u8 = 1;
 const HAS_NEW: u8 = 2;
 const HAS_PEELED: u8 = 4;
 
+/// Bytes an entry takes beside its edits.
+pub const ENTRY_OVERHEAD_BYTES: usize = 24;
+
 /// One numbered record of a repository's log: a group of edits that became durable together, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -33,19 +36,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The bytes of the entry.
-    ///
-    /// Fails where an edit mixes object formats, a name is longer than 65,535 bytes, or an inline layer's bytes are not
-    /// as many as its sizes say.
+    /// The bytes of the entry; see [`encode_entry`].
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let body_len = 12 + self.edits.iter().map(edit_len).sum::<usize>();
-        let mut out = Writer::new(ENVELOPE, body_len);
-        out.u64(self.number);
-        out.count(self.edits.len())?;
-        for edit in &self.edits {
-            put_edit(&mut out, edit)?;
-        }
-        Ok(out.finish())
+        encode_entry(self.number, &self.edits)
     }
 
     /// Reads an entry. Inline layers share its buffer, which lives as long as they do.
@@ -58,8 +51,25 @@ impl Entry {
     }
 }
 
-/// Bytes an edit takes, or a few more: names and oids are counted at their widest.
-fn edit_len(edit: &Edit) -> usize {
+/// The bytes of an entry of edits that somebody else owns.
+///
+/// Fails where an edit mixes object formats, a name is longer than 65,535 bytes, or an inline layer's bytes are not as
+/// many as its sizes say.
+pub fn encode_entry<'a>(number: u64, edits: impl IntoIterator<Item = &'a Edit, IntoIter: Clone>) -> Result<Vec<u8>> {
+    let edits = edits.into_iter();
+    let body_len = 12 + edits.clone().map(edit_len_max).sum::<usize>();
+    let mut out = Writer::new(ENVELOPE, body_len);
+    out.u64(number);
+    out.count(edits.clone().count())?;
+    for edit in edits {
+        put_edit(&mut out, edit)?;
+    }
+    Ok(out.finish())
+}
+
+/// Bytes an edit takes in an entry, or a few more: oids are counted at their widest. For keeping a group of edits within
+/// a log store's limit; beside its edits an entry takes [`ENTRY_OVERHEAD_BYTES`].
+pub fn edit_len_max(edit: &Edit) -> usize {
     let refs = edit
         .refs
         .iter()

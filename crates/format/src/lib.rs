@@ -24,7 +24,7 @@ pub use edit::{
     AddedLayer, Cause, DirectoryEdit, Edit, LayerMeta, LayerPlace, NameChange, RefTarget, RefUpdate, RepositoryRecord,
     SettingChange, SymrefChange,
 };
-pub use entry::Entry;
+pub use entry::{ENTRY_OVERHEAD_BYTES, Entry, edit_len_max, encode_entry};
 pub use error::{ErrorKind, FormatError, Result};
 pub use ids::{EditId, LayerId, LogId};
 pub use keys::{

@@ -16,6 +16,8 @@ fn assert_same(read: &Layer, written: &Layer) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn any_layer_comes_back(layer in layers(400)) {
         let cue = layer.parse();
@@ -180,6 +182,29 @@ fn what_is_unknown_is_unsupported() {
         reseal_header(&mut newer);
         let error = Cue::parse(Bytes::from(newer)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "byte {at}: {error}");
+    }
+}
+
+/// What the header says must agree with itself before anybody believes a length in it.
+#[test]
+fn a_header_that_contradicts_itself_is_malformed() {
+    let bytes = small_push(ObjectFormat::Sha1).encode();
+    let second_row = 52 + 24;
+    let contradictions = [
+        ("sections that leave a gap", second_row + 8, 1),
+        ("a section longer than its counts say", second_row + 16, 1),
+        ("a section twice", second_row, 3),
+        ("a fan-out for so few entries", 8, 3),
+        ("more segments than commits", 28, 3),
+        ("more blobs than there are columns for", 24, 1),
+        ("a trailing section that is not there", 48, 2),
+    ];
+    for (what, at, flip) in contradictions {
+        let mut contradicting = bytes.clone();
+        contradicting[at] ^= flip;
+        reseal_header(&mut contradicting);
+        let error = CueHeader::parse(&contradicting).unwrap_err();
+        assert!(matches!(error, FormatError::Malformed { .. }), "{what}: {error}");
     }
 }
 

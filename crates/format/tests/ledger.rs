@@ -6,9 +6,10 @@ mod values;
 
 use bytes::Bytes;
 use cuesta_format::{
-    Checkpoint, DirectoryCheckpoint, DirectoryEntry, Entry, ErrorKind, FormatError, LayerPlace, Result,
+    Checkpoint, DirectoryCheckpoint, DirectoryEntry, ENTRY_OVERHEAD_BYTES, Entry, ErrorKind, FormatError, LayerPlace,
+    Result, SettingChange, edit_len_max,
 };
-use cuesta_git::{ObjectFormat, ObjectId};
+use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use proptest::prelude::*;
 use values::{
     checkpoints, directory_checkpoints, directory_entries, entries, full_checkpoint, full_directory_checkpoint,
@@ -20,6 +21,12 @@ proptest! {
     fn entries_come_back(entry in entries()) {
         let bytes = Bytes::from(entry.encode().unwrap());
         prop_assert_eq!(Entry::decode(&bytes).unwrap(), entry);
+    }
+
+    #[test]
+    fn an_entry_is_no_longer_than_foretold(entry in entries()) {
+        let foretold = ENTRY_OVERHEAD_BYTES + entry.edits.iter().map(edit_len_max).sum::<usize>();
+        prop_assert!(entry.encode().unwrap().len() <= foretold);
     }
 
     #[test]
@@ -174,6 +181,48 @@ fn counts_that_cannot_be_cost_nothing() {
         let error = Entry::decode(&reseal(huge)).unwrap_err();
         assert!(matches!(error, FormatError::Truncated { .. }), "byte {at}: {error}");
     }
+}
+
+fn is_malformed<T>(result: Result<T>) -> bool {
+    matches!(result, Err(FormatError::Malformed { .. }))
+}
+
+#[test]
+fn there_is_one_way_to_write_an_edit() {
+    let mut entry = full_entry(ObjectFormat::Sha1);
+    entry.edits.remove(0);
+    let mut bytes = entry.encode().unwrap();
+    bytes[20 + 25] = 1;
+    assert!(
+        is_malformed(Entry::decode(&reseal(bytes))),
+        "an object format that nothing in the edit has"
+    );
+    let edit = &mut entry.edits[0];
+    edit.settings = vec![SettingChange {
+        name: "a".to_owned(),
+        value: Some("b".to_owned()),
+    }];
+    edit.removed.clear();
+    let mut bytes = entry.encode().unwrap();
+    bytes[20 + 56 + 2] = 0;
+    assert!(
+        is_malformed(Entry::decode(&reseal(bytes))),
+        "a value in a setting that has none"
+    );
+}
+
+#[test]
+fn names_share_all_they_can() {
+    let mut checkpoint = full_checkpoint(ObjectFormat::Sha1);
+    let target = checkpoint.refs[0].1;
+    checkpoint.refs = ["refs/heads/a", "refs/heads/b"]
+        .map(|name| (RefName::new(name.as_bytes()).unwrap(), target))
+        .to_vec();
+    let mut bytes = checkpoint.encode().unwrap();
+    let second = 60 + 5 + 12 + 20;
+    assert_eq!(bytes[second..second + 6], [11, 0, 1, 0, 0, b'b']);
+    bytes.splice(second..second + 6, [10, 0, 2, 0, 0, b'/', b'b']);
+    assert!(is_malformed(Checkpoint::decode(&reseal(bytes))));
 }
 
 #[test]
