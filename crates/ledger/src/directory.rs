@@ -6,7 +6,7 @@ use crate::codec;
 use crate::recent::Recent;
 use crate::{Committed, LedgerError, Log, Machine};
 use bytes::Bytes;
-use cuesta_format::{DirectoryEdit, EditId, LogId, NameChange, RepositoryRecord};
+use cuesta_format::{DirectoryCheckpoint, DirectoryEdit, EditId, LogId, NameChange, RepositoryRecord};
 use cuesta_store::{Clock, Entropy};
 use imbl::OrdMap;
 use std::ops::Bound;
@@ -66,6 +66,24 @@ impl DirectoryState {
         names
             .take_while(move |(name, _)| name.starts_with(prefix))
             .take(count_max)
+    }
+
+    /// All of the state, to be written as a checkpoint.
+    pub fn checkpoint(&self) -> DirectoryCheckpoint {
+        DirectoryCheckpoint {
+            number: self.number,
+            names: self.names.iter().map(|(name, record)| (name.clone(), *record)).collect(),
+            recent_edits: self.recent.ids().collect(),
+        }
+    }
+
+    /// The state that a checkpoint holds.
+    pub fn from_checkpoint(checkpoint: DirectoryCheckpoint) -> Self {
+        Self {
+            number: checkpoint.number,
+            names: checkpoint.names.into_iter().collect(),
+            recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
+        }
     }
 
     fn apply_change(&mut self, change: &NameChange) -> Result<(), NameConflict> {
@@ -223,16 +241,16 @@ impl Machine for DirectoryState {
         EDIT_BYTES_MAX + edit.actor.len() + names
     }
 
-    fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &DirectoryEdit>) -> Bytes {
+    fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &DirectoryEdit>) -> Result<Bytes, LedgerError> {
         codec::encode_directory_entry(number, edits)
     }
 
-    fn decode_entry(log: LogId, number: u64, bytes: Bytes) -> Result<Vec<DirectoryEdit>, LedgerError> {
+    fn decode_entry(log: LogId, number: u64, bytes: &Bytes) -> Result<Vec<DirectoryEdit>, LedgerError> {
         codec::decode_directory_entry(log, number, bytes)
     }
 
-    fn decode_checkpoint(log: LogId, number: u64, bytes: Bytes) -> Result<Self, LedgerError> {
-        codec::decode_directory_checkpoint(log, number, bytes)
+    fn decode_checkpoint(log: LogId, number: u64, bytes: &Bytes) -> Result<Self, LedgerError> {
+        codec::decode_directory_checkpoint(log, number, bytes).map(Self::from_checkpoint)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::log::{Committed, LogOptions};
 use crate::{Appended, CheckpointSource, LedgerError, LogStore, Machine};
+use bytes::Bytes;
 use cuesta_format::LogId;
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
@@ -122,6 +123,8 @@ pub(crate) struct Driver<M: Machine> {
     end_seen: u64,
     /// An append's outcome is unknown: the log is to be read before the next append.
     read_back: bool,
+    /// So many edits each go into an entry of their own, because one of them makes no entry.
+    alone: usize,
     tail: Option<BoxFuture<Result<u64, LedgerError>>>,
     pause: Option<BoxFuture<()>>,
     failures: u32,
@@ -150,6 +153,7 @@ impl<M: Machine> Driver<M> {
             behind: Vec::new(),
             end_seen: 0,
             read_back: false,
+            alone: 0,
             tail: None,
             pause: None,
             failures: 0,
@@ -243,12 +247,11 @@ impl<M: Machine> Driver<M> {
             return;
         }
         let number = self.state.number();
-        let entry = M::encode_entry(number, &mut group.iter().map(|pending| &pending.edit));
-        let (bytes, bytes_max) = (entry.len(), self.store.limits().entry_bytes_max);
-        if bytes > bytes_max {
-            let error = LedgerError::TooLarge { bytes, bytes_max };
-            return group.into_iter().for_each(|pending| pending.fail(&error));
-        }
+        let entry = match self.encode(number, &group) {
+            Ok(entry) => entry,
+            Err(error) => return self.unfit(group, &error),
+        };
+        self.alone = self.alone.saturating_sub(1);
         let (store, log) = (self.store.clone(), self.log);
         let append = Box::pin(async move { store.append(log, number, entry).await });
         self.in_flight = Some(InFlight {
@@ -258,14 +261,36 @@ impl<M: Machine> Driver<M> {
         });
     }
 
+    fn encode(&self, number: u64, group: &[Pending<M>]) -> Result<Bytes, LedgerError> {
+        let entry = M::encode_entry(number, &mut group.iter().map(|pending| &pending.edit))?;
+        let (bytes, bytes_max) = (entry.len(), self.store.limits().entry_bytes_max);
+        if bytes > bytes_max { Err(LedgerError::TooLarge { bytes, bytes_max }) } else { Ok(entry) }
+    }
+
+    /// A group that makes no entry: one edit is to blame. It fails alone, so the edits are tried one by one.
+    fn unfit(&mut self, mut group: Vec<Pending<M>>, error: &LedgerError) {
+        match (group.pop(), group.is_empty()) {
+            (Some(pending), true) => {
+                self.alone = self.alone.saturating_sub(1);
+                pending.fail(error);
+            }
+            (last, _) => {
+                group.extend(last);
+                self.alone = group.len();
+                group.into_iter().rev().for_each(|pending| self.pending.push_front(pending));
+            }
+        }
+    }
+
     /// Takes waiting edits in order, each checked against the state as those before it leave it.
     fn form_group(&mut self) -> (Vec<Pending<M>>, M) {
         let bytes_max = self.store.limits().inline_bytes_max;
+        let edits_max = if self.alone > 0 { 1 } else { self.options.group_edits_max };
         let mut next = M::clone(&self.state);
         let (mut group, mut bytes, mut later) = (Vec::new(), 0, VecDeque::new());
         while let Some(pending) = self.pending.pop_front() {
             let size = M::edit_bytes(&pending.edit);
-            let full = group.len() >= self.options.group_edits_max || bytes + size > bytes_max;
+            let full = group.len() >= edits_max || bytes + size > bytes_max;
             if full && !group.is_empty() {
                 self.pending.push_front(pending);
                 break;
@@ -437,11 +462,11 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    fn take_entry(&mut self, number: u64, bytes: bytes::Bytes) -> Result<(), LedgerError> {
+    fn take_entry(&mut self, number: u64, bytes: Bytes) -> Result<(), LedgerError> {
         if number != self.state.number() {
             return Err(self.corrupt(format!("the store gave entry {number} instead")));
         }
-        let edits = M::decode_entry(self.log, number, bytes)?;
+        let edits = M::decode_entry(self.log, number, &bytes)?;
         let mut next = M::clone(&self.state);
         for edit in &edits {
             next.apply(edit)
@@ -465,7 +490,7 @@ impl<M: Machine> Driver<M> {
             return Ok(());
         }
         let bytes = self.checkpoints.load(self.log, number).await?;
-        let state = Arc::new(M::decode_checkpoint(self.log, number, bytes)?);
+        let state = Arc::new(M::decode_checkpoint(self.log, number, &bytes)?);
         if state.number() != number {
             return Err(self.corrupt(format!("checkpoint {number} holds the state before {}", state.number())));
         }

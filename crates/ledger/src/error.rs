@@ -1,6 +1,6 @@
 //! What goes wrong in the ledger, apart from the conflicts that callers ask about.
 
-use cuesta_format::{EditId, LogId};
+use cuesta_format::{EditId, FormatError, LogId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -56,6 +56,9 @@ pub enum LedgerError {
         /// The backend's limit.
         bytes_max: usize,
     },
+    /// The edit cannot be written as an entry.
+    #[error("{0}")]
+    BadEdit(#[source] FormatError),
     /// An append beyond the end would leave a gap.
     #[error("log {log} ends at {end}, cannot append entry {number}")]
     Gap {
@@ -136,14 +139,14 @@ impl LedgerError {
             Self::Gone { .. } | Self::Dropped { .. } | Self::NoCheckpoint { .. } => ErrorKind::NotFound,
             Self::Locked { .. } => ErrorKind::Conflict,
             Self::Unavailable { .. } | Self::Unknown { .. } | Self::Closed => ErrorKind::Unavailable,
-            Self::TooLarge { .. } | Self::Gap { .. } | Self::BadBase { .. } => ErrorKind::Invalid,
+            Self::TooLarge { .. } | Self::BadEdit(_) | Self::Gap { .. } | Self::BadBase { .. } => ErrorKind::Invalid,
             Self::Corrupt { .. } | Self::BadStore { .. } | Self::Protocol { .. } => ErrorKind::Corrupt,
         }
     }
 
     /// Whether an append that failed so has certainly not happened and never will.
     pub(crate) fn refuses_append(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::Dropped { .. })
+        matches!(self, Self::TooLarge { .. } | Self::BadEdit(_) | Self::Gap { .. } | Self::Dropped { .. })
     }
 
     /// The store failed at `action`.

@@ -2,7 +2,8 @@
 
 use crate::conflict::Conflict;
 use crate::layers::{LayerRecord, Layers};
-use cuesta_format::LayerPlace;
+use bytes::Bytes;
+use cuesta_format::{CueHeader, FormatError, LayerPlace, Lookup, SectionKind};
 use cuesta_git::{ObjectFormat, ObjectId};
 use imbl::HashMap;
 use smallvec::SmallVec;
@@ -78,17 +79,25 @@ impl InlineObjects {
     }
 }
 
-/// The objects of an inline layer with their entries; none for one in the bucket.
-fn objects(record: &LayerRecord) -> Result<Vec<(ObjectId, u32)>, Conflict> {
-    let LayerPlace::Inline { cue: _, .. } = &record.place else {
-        return Ok(Vec::new());
+/// The objects of an inline layer with their entries, as its cue's lookup has them; none for one in the bucket.
+fn objects(record: &LayerRecord) -> Result<impl Iterator<Item = (ObjectId, u32)>, Conflict> {
+    let lookup = match &record.place {
+        LayerPlace::Inline { cue, .. } => Some(read_lookup(cue).map_err(|error| bad_cue(record, error))?),
+        LayerPlace::Bucket => None,
     };
-    Ok(Vec::new())
+    Ok(lookup.into_iter().flat_map(|lookup| {
+        let ranks = 0..lookup.len();
+        ranks.map(move |rank| (lookup.oid(rank), lookup.entry(rank)))
+    }))
+}
+
+fn read_lookup(cue: &Bytes) -> Result<Lookup, FormatError> {
+    let header = CueHeader::parse(cue)?;
+    let range = header.section(SectionKind::Lookup);
+    let bound = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(cue.len());
+    Lookup::new(&header, cue.slice(bound(range.start)..bound(range.end)))
 }
 
 fn bad_cue(record: &LayerRecord, what: impl ToString) -> Conflict {
-    Conflict::BadCue {
-        layer: record.meta.id,
-        what: what.to_string(),
-    }
+    Conflict::BadCue { layer: record.meta.id, what: what.to_string() }
 }

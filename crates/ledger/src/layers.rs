@@ -1,7 +1,7 @@
 //! The layer list: order for those who read layers, ids for those who replace them.
 
 use crate::conflict::Conflict;
-use cuesta_format::{LayerId, LayerMeta, LayerPlace};
+use cuesta_format::{AddedLayer, LayerId, LayerMeta, LayerPlace};
 use imbl::{OrdMap, Vector};
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -25,6 +25,11 @@ impl LayerRecord {
             place,
             attached: OnceLock::new(),
         }
+    }
+
+    /// As an edit or a checkpoint names it.
+    pub fn to_added(&self) -> AddedLayer {
+        AddedLayer { meta: self.meta, place: self.place.clone() }
     }
 
     /// Whether its bytes are in the ledger.

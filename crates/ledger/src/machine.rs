@@ -32,14 +32,14 @@ pub trait Machine: Clone + Default + Send + Sync + 'static {
     /// How many bytes the edit takes in an entry, at most.
     fn edit_bytes(edit: &Self::Edit) -> usize;
 
-    /// The bytes of entry `number`.
-    fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Self::Edit>) -> Bytes;
+    /// The bytes of entry `number`; [`LedgerError::BadEdit`] if an edit cannot be written.
+    fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Self::Edit>) -> Result<Bytes, LedgerError>;
 
     /// The edits of entry `number` of `log`.
-    fn decode_entry(log: LogId, number: u64, bytes: Bytes) -> Result<Vec<Self::Edit>, LedgerError>;
+    fn decode_entry(log: LogId, number: u64, bytes: &Bytes) -> Result<Vec<Self::Edit>, LedgerError>;
 
     /// The state that a checkpoint of `log` holds.
-    fn decode_checkpoint(log: LogId, number: u64, bytes: Bytes) -> Result<Self, LedgerError>;
+    fn decode_checkpoint(log: LogId, number: u64, bytes: &Bytes) -> Result<Self, LedgerError>;
 }
 
 /// Gives the checkpoints that logs open from; they are payloads of the bucket.

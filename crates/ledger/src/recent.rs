@@ -19,7 +19,7 @@ impl Recent {
         self.0.push_back((id, number));
     }
 
-    /// The entry the edit came in.
+    /// The entry the edit came in; for one known from a checkpoint, the last entry that the checkpoint covers.
     pub(crate) fn entry_of(&self, id: EditId) -> Option<u64> {
         self.0
             .iter()
@@ -28,8 +28,13 @@ impl Recent {
             .map(|(_, number)| *number)
     }
 
-    /// Oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (EditId, u64)> {
-        self.0.iter().copied()
+    /// The ids, oldest first.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = EditId> {
+        self.0.iter().map(|(id, _)| *id)
+    }
+
+    /// What a checkpoint remembers, which is ids without their entries: they get the last entry it covers.
+    pub(crate) fn restored(ids: Vec<EditId>, checkpoint: u64) -> Self {
+        Self(ids.into_iter().map(|id| (id, checkpoint.saturating_sub(1))).collect())
     }
 }

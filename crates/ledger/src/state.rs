@@ -10,7 +10,7 @@ use crate::layers::{LayerRecord, Layers};
 use crate::recent::Recent;
 use crate::{LedgerError, Machine};
 use bytes::Bytes;
-use cuesta_format::{Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange};
+use cuesta_format::{AddedLayer, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange};
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use imbl::{OrdMap, Vector};
 use std::ops::Bound;
@@ -118,6 +118,47 @@ impl State {
     /// Ends an entry: the edits applied since the last call are that entry's.
     pub fn seal_entry(&mut self) {
         self.number += 1;
+    }
+
+    /// All of the state, to be written as a checkpoint. `None` for a log without a first edit: there is nothing to fold.
+    /// Costs a pass over all refs and layers.
+    pub fn checkpoint(&self, log: LogId) -> Option<Checkpoint> {
+        Some(Checkpoint {
+            log,
+            number: self.number,
+            object_format: self.object_format?,
+            refs: self.refs.iter().map(|(name, target)| (name.clone(), *target)).collect(),
+            symrefs: self.symrefs.iter().map(|(name, target)| (name.clone(), target.clone())).collect(),
+            settings: self.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            shallow: self.shallow.to_vec(),
+            layers: self.layers().iter().map(|layer| layer.to_added()).collect(),
+            recent_edits: self.recent.ids().collect(),
+        })
+    }
+
+    /// The state that a checkpoint holds. A conflict says what in it contradicts itself.
+    pub fn from_checkpoint(checkpoint: Checkpoint) -> Result<Self, Conflict> {
+        let mut state = Self {
+            number: checkpoint.number,
+            object_format: Some(checkpoint.object_format),
+            refs: checkpoint.refs.into_iter().collect(),
+            symrefs: checkpoint.symrefs.into_iter().collect(),
+            settings: checkpoint.settings.into_iter().collect(),
+            shallow: checkpoint.shallow.into(),
+            recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
+            ..Self::default()
+        };
+        let mut end = 0;
+        for added in checkpoint.layers {
+            state.add_layer(added, &mut end)?;
+        }
+        Ok(state)
+    }
+
+    fn add_layer(&mut self, added: AddedLayer, place: &mut usize) -> Result<(), Conflict> {
+        let record = Arc::new(LayerRecord::new(added.meta, added.place));
+        self.layers.insert(record.clone(), place)?;
+        self.inline_objects.add(self.object_format, &record)
     }
 
     fn apply_format(&mut self, edit: &Edit) -> Result<(), Conflict> {
@@ -254,15 +295,9 @@ impl State {
         if edit.removed.is_empty() && edit.added.is_empty() {
             return Ok(());
         }
-        let (gone, place) = self.layers.remove(&edit.removed)?;
+        let (gone, mut place) = self.layers.remove(&edit.removed)?;
         self.inline_objects.remove(&gone, &self.layers);
-        let mut place = place;
-        for added in &edit.added {
-            let record = Arc::new(LayerRecord::new(added.meta, added.place.clone()));
-            self.layers.insert(record.clone(), &mut place)?;
-            self.inline_objects.add(self.object_format, &record)?;
-        }
-        Ok(())
+        edit.added.iter().try_for_each(|added| self.add_layer(added.clone(), &mut place))
     }
 
     fn apply_settings(&mut self, edit: &Edit) {
@@ -351,16 +386,17 @@ impl Machine for State {
             + (items + shallow) * ITEM_BYTES_MAX
     }
 
-    fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Edit>) -> Bytes {
+    fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Edit>) -> Result<Bytes, LedgerError> {
         codec::encode_entry(number, edits)
     }
 
-    fn decode_entry(log: LogId, number: u64, bytes: Bytes) -> Result<Vec<Edit>, LedgerError> {
+    fn decode_entry(log: LogId, number: u64, bytes: &Bytes) -> Result<Vec<Edit>, LedgerError> {
         codec::decode_entry(log, number, bytes)
     }
 
-    fn decode_checkpoint(log: LogId, number: u64, bytes: Bytes) -> Result<Self, LedgerError> {
-        codec::decode_checkpoint(log, number, bytes)
+    fn decode_checkpoint(log: LogId, number: u64, bytes: &Bytes) -> Result<Self, LedgerError> {
+        let checkpoint = codec::decode_checkpoint(log, number, bytes)?;
+        Self::from_checkpoint(checkpoint).map_err(|what| LedgerError::Corrupt { log, number, what: what.to_string() })
     }
 }
 
