@@ -2,12 +2,13 @@
 
 use crate::LedgerError;
 use bytes::Bytes;
-use cuesta_format::{
-    Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, Entry, FormatError, LogId,
-};
+use cuesta_format::{Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, Entry, FormatError, LogId};
 
 pub(crate) fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Edit>) -> Result<Bytes, LedgerError> {
-    let entry = Entry { number, edits: edits.cloned().collect() };
+    let entry = Entry {
+        number,
+        edits: edits.cloned().collect(),
+    };
     encoded(entry.encode())
 }
 
@@ -21,7 +22,11 @@ pub(crate) fn decode_checkpoint(log: LogId, number: u64, bytes: &Bytes) -> Resul
     let checkpoint = Checkpoint::decode(bytes).map_err(|error| corrupt(log, number, error))?;
     same_number(log, number, checkpoint.number)?;
     if checkpoint.log != log {
-        return Err(corrupt(log, number, format!("the checkpoint is of log {}", checkpoint.log)));
+        return Err(corrupt(
+            log,
+            number,
+            format!("the checkpoint is of log {}", checkpoint.log),
+        ));
     }
     Ok(checkpoint)
 }
@@ -30,7 +35,10 @@ pub(crate) fn encode_directory_entry(
     number: u64,
     edits: &mut dyn Iterator<Item = &DirectoryEdit>,
 ) -> Result<Bytes, LedgerError> {
-    let entry = DirectoryEntry { number, edits: edits.cloned().collect() };
+    let entry = DirectoryEntry {
+        number,
+        edits: edits.cloned().collect(),
+    };
     encoded(entry.encode())
 }
 
@@ -66,5 +74,9 @@ fn same_number(log: LogId, number: u64, got: u64) -> Result<(), LedgerError> {
 }
 
 fn corrupt(log: LogId, number: u64, what: impl ToString) -> LedgerError {
-    LedgerError::Corrupt { log, number, what: what.to_string() }
+    LedgerError::Corrupt {
+        log,
+        number,
+        what: what.to_string(),
+    }
 }

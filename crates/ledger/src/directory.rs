@@ -72,7 +72,11 @@ impl DirectoryState {
     pub fn checkpoint(&self) -> DirectoryCheckpoint {
         DirectoryCheckpoint {
             number: self.number,
-            names: self.names.iter().map(|(name, record)| (name.clone(), *record)).collect(),
+            names: self
+                .names
+                .iter()
+                .map(|(name, record)| (name.clone(), *record))
+                .collect(),
             recent_edits: self.recent.ids().collect(),
         }
     }

@@ -264,7 +264,11 @@ impl<M: Machine> Driver<M> {
     fn encode(&self, number: u64, group: &[Pending<M>]) -> Result<Bytes, LedgerError> {
         let entry = M::encode_entry(number, &mut group.iter().map(|pending| &pending.edit))?;
         let (bytes, bytes_max) = (entry.len(), self.store.limits().entry_bytes_max);
-        if bytes > bytes_max { Err(LedgerError::TooLarge { bytes, bytes_max }) } else { Ok(entry) }
+        if bytes > bytes_max {
+            Err(LedgerError::TooLarge { bytes, bytes_max })
+        } else {
+            Ok(entry)
+        }
     }
 
     /// A group that makes no entry: one edit is to blame. It fails alone, so the edits are tried one by one.
@@ -277,7 +281,10 @@ impl<M: Machine> Driver<M> {
             (last, _) => {
                 group.extend(last);
                 self.alone = group.len();
-                group.into_iter().rev().for_each(|pending| self.pending.push_front(pending));
+                group
+                    .into_iter()
+                    .rev()
+                    .for_each(|pending| self.pending.push_front(pending));
             }
         }
     }
@@ -285,7 +292,11 @@ impl<M: Machine> Driver<M> {
     /// Takes waiting edits in order, each checked against the state as those before it leave it.
     fn form_group(&mut self) -> (Vec<Pending<M>>, M) {
         let bytes_max = self.store.limits().inline_bytes_max;
-        let edits_max = if self.alone > 0 { 1 } else { self.options.group_edits_max };
+        let edits_max = if self.alone > 0 {
+            1
+        } else {
+            self.options.group_edits_max
+        };
         let mut next = M::clone(&self.state);
         let (mut group, mut bytes, mut later) = (Vec::new(), 0, VecDeque::new());
         while let Some(pending) = self.pending.pop_front() {

@@ -146,7 +146,10 @@ impl LedgerError {
 
     /// Whether an append that failed so has certainly not happened and never will.
     pub(crate) fn refuses_append(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::BadEdit(_) | Self::Gap { .. } | Self::Dropped { .. })
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::BadEdit(_) | Self::Gap { .. } | Self::Dropped { .. }
+        )
     }
 
     /// The store failed at `action`.

@@ -24,12 +24,6 @@ impl InlineObjects {
         self.places.get(oid)?.last().map(|(record, entry)| (record, *entry))
     }
 
-    /// How many objects are known.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.places.len()
-    }
-
     /// Takes in the objects of a layer, if it is inline.
     pub(crate) fn add(&mut self, format: Option<ObjectFormat>, record: &Arc<LayerRecord>) -> Result<(), Conflict> {
         for (oid, entry) in objects(record)? {
@@ -99,5 +93,8 @@ fn read_lookup(cue: &Bytes) -> Result<Lookup, FormatError> {
 }
 
 fn bad_cue(record: &LayerRecord, what: impl ToString) -> Conflict {
-    Conflict::BadCue { layer: record.meta.id, what: what.to_string() }
+    Conflict::BadCue {
+        layer: record.meta.id,
+        what: what.to_string(),
+    }
 }

@@ -29,7 +29,10 @@ impl LayerRecord {
 
     /// As an edit or a checkpoint names it.
     pub fn to_added(&self) -> AddedLayer {
-        AddedLayer { meta: self.meta, place: self.place.clone() }
+        AddedLayer {
+            meta: self.meta,
+            place: self.place.clone(),
+        }
     }
 
     /// Whether its bytes are in the ledger.

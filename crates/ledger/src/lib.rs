@@ -18,10 +18,13 @@ mod recent;
 mod state;
 mod store;
 
+pub mod conformance;
+pub mod embedded;
 pub mod memory;
 
 pub use conflict::{Conflict, RefConflict};
 pub use directory::{Changed, Directory, DirectoryState, NameConflict};
+pub use embedded::{EmbeddedOptions, EmbeddedStore};
 pub use error::{ErrorKind, Failure, LedgerError};
 pub use layers::LayerRecord;
 pub use log::{Committed, Log, LogOptions};

@@ -10,7 +10,9 @@ use crate::layers::{LayerRecord, Layers};
 use crate::recent::Recent;
 use crate::{LedgerError, Machine};
 use bytes::Bytes;
-use cuesta_format::{AddedLayer, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange};
+use cuesta_format::{
+    AddedLayer, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange,
+};
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use imbl::{OrdMap, Vector};
 use std::ops::Bound;
@@ -128,8 +130,16 @@ impl State {
             number: self.number,
             object_format: self.object_format?,
             refs: self.refs.iter().map(|(name, target)| (name.clone(), *target)).collect(),
-            symrefs: self.symrefs.iter().map(|(name, target)| (name.clone(), target.clone())).collect(),
-            settings: self.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            symrefs: self
+                .symrefs
+                .iter()
+                .map(|(name, target)| (name.clone(), target.clone()))
+                .collect(),
+            settings: self
+                .settings
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
             shallow: self.shallow.to_vec(),
             layers: self.layers().iter().map(|layer| layer.to_added()).collect(),
             recent_edits: self.recent.ids().collect(),
@@ -297,7 +307,9 @@ impl State {
         }
         let (gone, mut place) = self.layers.remove(&edit.removed)?;
         self.inline_objects.remove(&gone, &self.layers);
-        edit.added.iter().try_for_each(|added| self.add_layer(added.clone(), &mut place))
+        edit.added
+            .iter()
+            .try_for_each(|added| self.add_layer(added.clone(), &mut place))
     }
 
     fn apply_settings(&mut self, edit: &Edit) {
@@ -396,7 +408,11 @@ impl Machine for State {
 
     fn decode_checkpoint(log: LogId, number: u64, bytes: &Bytes) -> Result<Self, LedgerError> {
         let checkpoint = codec::decode_checkpoint(log, number, bytes)?;
-        Self::from_checkpoint(checkpoint).map_err(|what| LedgerError::Corrupt { log, number, what: what.to_string() })
+        Self::from_checkpoint(checkpoint).map_err(|what| LedgerError::Corrupt {
+            log,
+            number,
+            what: what.to_string(),
+        })
     }
 }
 
