@@ -1,8 +1,7 @@
 //! Makes cues. The builder takes what a layer holds in pack order and refuses what breaks the order's rules.
 
 use super::column::{push_u32s, push_u64s};
-use super::header::{CueCounts, CueHeader, INDEX_COUNT_MAX};
-use super::{Base, Link, filter, lookup};
+use super::{Base, CueCounts, CueHeader, INDEX_COUNT_MAX, Link, filter, lookup};
 use crate::error::invalid;
 use crate::{FormatError, Result};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};

@@ -9,6 +9,7 @@
 
 mod builder;
 mod column;
+mod counts;
 mod entries;
 mod externals;
 mod filter;
@@ -19,10 +20,11 @@ mod segments;
 mod verify;
 
 pub use builder::{CueBuilder, SegmentRow};
+pub use counts::{CueCounts, INDEX_COUNT_MAX};
 pub use entries::{Base, Entries};
 pub use externals::Externals;
 pub use filter::Filter;
-pub use header::{CueCounts, CueHeader, INDEX_COUNT_MAX, SectionKind};
+pub use header::{CueHeader, SectionKind};
 pub use lookup::Lookup;
 pub use roots::Roots;
 pub use segments::Segments;
