@@ -10,6 +10,7 @@ mod graph;
 mod layer;
 mod name;
 mod objects;
+pub mod receive;
 mod repository;
 pub mod upload;
 mod view;

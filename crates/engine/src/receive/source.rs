@@ -1,0 +1,43 @@
+//! The inflated stream of an entry of the spool.
+
+use super::entries::Entries;
+use super::error::{IntakeError, ObjectFault};
+use super::spool::{Spool, SpoolReader};
+use cuesta_git::pack::EntryHeader;
+use cuesta_git::zlib::Inflater;
+
+/// Inflates entries of a spool; each thread has its own.
+pub(crate) struct EntrySource<'a> {
+    entries: &'a Entries,
+    reader: SpoolReader<'a>,
+    inflater: Inflater,
+}
+
+impl<'a> EntrySource<'a> {
+    pub(crate) fn new(spool: &'a Spool, entries: &'a Entries) -> Self {
+        Self { entries, reader: SpoolReader::new(spool), inflater: Inflater::new() }
+    }
+
+    pub(crate) fn entries(&self) -> &'a Entries {
+        self.entries
+    }
+
+    /// Inflates an entry's own stream into `out`: a whole object, or a delta. The caller has seen that it fits memory.
+    pub(crate) fn inflate(&mut self, entry: u32, out: &mut Vec<u8>) -> Result<(), IntakeError> {
+        let raw = self.reader.read(self.entries.span(entry))?;
+        let header = EntryHeader::decode(self.entries.format(), raw);
+        let Ok(Some((header, header_len))) = header else {
+            return Err(IntakeError::Internal("a spooled entry has no header"));
+        };
+        let size = usize::try_from(header.size).map_err(|_| IntakeError::Internal("an entry is larger than memory"))?;
+        let stream = raw.get(header_len..).unwrap_or_default();
+        let inflated = self.inflater.inflate_exact(stream, size, out);
+        inflated.map_err(|error| self.entries.fault(entry, ObjectFault::Inflate(error.to_string())))?;
+        Ok(())
+    }
+
+    /// The header and stream of an entry as they were sent.
+    pub(crate) fn raw(&mut self, entry: u32) -> Result<&[u8], IntakeError> {
+        Ok(self.reader.read(self.entries.span(entry))?)
+    }
+}
