@@ -8,6 +8,7 @@ mod engine;
 mod error;
 mod graph;
 mod layer;
+mod layer_builder;
 mod name;
 mod objects;
 pub mod receive;

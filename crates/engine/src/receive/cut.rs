@@ -10,7 +10,7 @@ use super::known::Known;
 use super::order::{Order, Parent};
 use super::inspect::CommitRow;
 use super::trees::{Tree, Trees};
-use cuesta_format::cue::Link;
+use cuesta_format::Link;
 use cuesta_git::{ObjectId, ObjectKind};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Levels of trees that a commit may have (git's `core.maxTreeDepth`).
 const TREE_DEPTH_MAX: usize = 2048;
+/// Trees that are asked for, and held, at once.
+const TREES_BATCH: usize = 256;
 /// Sets that grew larger are made anew instead of cleared, which would cost their size each time.
 const SET_KEPT_MAX: usize = 4096;
 
@@ -244,18 +246,27 @@ impl<'a> Cutter<'a> {
             if jobs.is_empty() {
                 return Ok(Ok(()));
             }
-            let wanted: Vec<ObjectId> =
-                jobs.iter().flat_map(|job| std::iter::once(job.tree).chain(job.pairs.iter().copied())).collect();
-            let mut loaded = self.trees.load(&wanted)?.into_iter();
-            for job in &jobs {
-                let Some(tree) = loaded.next().flatten() else {
-                    return Ok(Err(Broken));
-                };
-                let old: SmallVec<[Arc<Tree>; 2]> = loaded.by_ref().take(job.pairs.len()).flatten().collect();
-                self.walk.beside(&tree, &old);
+            for jobs in jobs.chunks(TREES_BATCH) {
+                if let Err(broken) = self.walk_jobs(jobs)? {
+                    return Ok(Err(broken));
+                }
             }
         }
         Ok(Err(Broken))
+    }
+
+    fn walk_jobs(&mut self, jobs: &[Job]) -> Walked<()> {
+        let wanted: Vec<ObjectId> =
+            jobs.iter().flat_map(|job| std::iter::once(job.tree).chain(job.pairs.iter().copied())).collect();
+        let mut loaded = self.trees.load(&wanted)?.into_iter();
+        for job in jobs {
+            let Some(tree) = loaded.next().flatten() else {
+                return Ok(Err(Broken));
+            };
+            let old: SmallVec<[Arc<Tree>; 2]> = loaded.by_ref().take(job.pairs.len()).flatten().collect();
+            self.walk.beside(&tree, &old);
+        }
+        Ok(Ok(()))
     }
 
     /// Walks trees that only the parents have, for the sake of objects that moved from there.
@@ -265,8 +276,9 @@ impl<'a> Cutter<'a> {
             if gone.is_empty() {
                 break;
             }
-            for tree in self.trees.load(&gone)?.into_iter().flatten() {
-                self.walk.gone_tree(&tree);
+            for batch in gone.chunks(TREES_BATCH) {
+                let trees = self.trees.load(batch)?;
+                trees.into_iter().flatten().for_each(|tree| self.walk.gone_tree(&tree));
             }
         }
         Ok(())
@@ -281,11 +293,13 @@ impl<'a> Cutter<'a> {
             if added.is_empty() {
                 return Ok(Ok(()));
             }
-            for tree in self.trees.load(&added)? {
-                let Some(tree) = tree else {
-                    return Ok(Err(Broken));
-                };
-                self.walk.beside(&tree, &[]);
+            for batch in added.chunks(TREES_BATCH) {
+                for tree in self.trees.load(batch)? {
+                    let Some(tree) = tree else {
+                        return Ok(Err(Broken));
+                    };
+                    self.walk.beside(&tree, &[]);
+                }
             }
         }
         Ok(Err(Broken))

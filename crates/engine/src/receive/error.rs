@@ -16,6 +16,12 @@ pub enum IntakeError {
     /// The repository's own objects could not be read.
     #[error("cannot read the repository: {0}")]
     Known(Box<dyn std::error::Error + Send + Sync>),
+    /// The layer could not be put together.
+    #[error("cannot build the layer: {0}")]
+    Layer(cuesta_format::FormatError),
+    /// The layer could not be stored.
+    #[error("cannot store the layer: {0}")]
+    Store(Box<dyn std::error::Error + Send + Sync>),
     /// An invariant of ours does not hold.
     #[error("internal error: {0}")]
     Internal(&'static str),

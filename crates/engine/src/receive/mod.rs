@@ -2,11 +2,14 @@
 //!
 //! The pure part, from bytes to a layer, knows the repository only through [`Known`].
 
+mod build;
+mod contents;
 mod cut;
 mod differ;
 mod entries;
 mod error;
 mod inspect;
+mod intake;
 mod known;
 mod options;
 mod order;
@@ -14,8 +17,10 @@ mod parse;
 mod resolve;
 mod source;
 mod spool;
+mod tips;
 mod trees;
 
 pub use error::{IntakeError, ObjectFault, PackFault};
 pub use known::{Described, Known, KnownCommit, Nothing};
+pub use tips::Tip;
 pub use options::IntakeOptions;

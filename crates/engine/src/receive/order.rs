@@ -113,20 +113,15 @@ impl<'a> Ordering<'a> {
             return self.place(tip);
         };
         self.path.push((row, 0));
-        while let Some((row, done)) = self.path.last_mut() {
-            let row = *row;
-            let parent = self.parent_ids(row).get(*done as usize).copied();
-            match (parent, self.path.last_mut()) {
-                (Some(parent), Some((_, done))) => {
-                    *done += 1;
-                    if let Some(parent) = self.enter(&parent)? {
+        while let Some((row, done)) = self.path.pop() {
+            match self.parent_ids(row).get(done as usize) {
+                Some(parent) => {
+                    self.path.push((row, done + 1));
+                    if let Some(parent) = self.enter(parent)? {
                         self.path.push((parent, 0));
                     }
                 }
-                _ => {
-                    self.path.pop();
-                    self.leave(row)?;
-                }
+                None => self.leave(row)?,
             }
         }
         self.place(tip)

@@ -3,8 +3,11 @@
 use super::entries::Entries;
 use super::error::{IntakeError, ObjectFault};
 use super::spool::{Spool, SpoolReader};
-use cuesta_git::pack::EntryHeader;
+use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader};
 use cuesta_git::zlib::Inflater;
+
+/// Bytes of a stream that are held at once.
+const PIECE_LEN: u64 = 1 << 20;
 
 /// Inflates entries of a spool; each thread has its own.
 pub(crate) struct EntrySource<'a> {
@@ -36,8 +39,29 @@ impl<'a> EntrySource<'a> {
         Ok(())
     }
 
-    /// The header and stream of an entry as they were sent.
-    pub(crate) fn raw(&mut self, entry: u32) -> Result<&[u8], IntakeError> {
-        Ok(self.reader.read(self.entries.span(entry))?)
+    /// The size in an entry's header: of the delta, for a delta.
+    pub(crate) fn own_size(&mut self, entry: u32) -> Result<u64, IntakeError> {
+        let span = self.entries.span(entry);
+        let head = span.start..span.end.min(span.start + ENTRY_HEADER_LEN_MAX as u64);
+        match EntryHeader::decode(self.entries.format(), self.reader.read(head)?) {
+            Ok(Some((header, _))) => Ok(header.size),
+            _ => Err(IntakeError::Internal("a spooled entry has no header")),
+        }
+    }
+
+    /// Gives an entry's zlib stream as it was sent, in pieces of bounded length.
+    pub(crate) fn stream(
+        &mut self,
+        entry: u32,
+        mut take: impl FnMut(&[u8]) -> Result<(), IntakeError>,
+    ) -> Result<(), IntakeError> {
+        let span = self.entries.span(entry);
+        let mut at = span.start + self.entries.header_len(entry) as u64;
+        while at < span.end {
+            let end = span.end.min(at + PIECE_LEN);
+            take(self.reader.read(at..end)?)?;
+            at = end;
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! Trees of the push and of the repository, parsed and kept while the walk may need them again.
 
-use super::entries::{Entries, Index, Stored};
-use super::error::{IntakeError, ObjectFault};
+use super::contents::Contents;
+use super::entries::{Entries, Index};
+use super::error::IntakeError;
 use super::known::Known;
-use super::source::EntrySource;
 use super::spool::Spool;
 use bytes::Bytes;
-use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, TreeEntry, TreeIter, delta};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, TreeEntry, TreeIter};
 use std::sync::Arc;
 
 /// A tree, with the offset of each of its entries.
@@ -71,50 +71,26 @@ impl Tree {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Key {
-    Entry(u32),
-    Outside(ObjectId),
-}
-
-/// What is kept of a tree: its bytes, which may be the base of another, and its parsed form once somebody asked.
-#[derive(Clone)]
-enum Kept {
-    Bytes(Bytes),
-    Tree(Arc<Tree>),
-}
-
-impl Kept {
-    fn bytes(&self) -> &Bytes {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Tree(tree) => &tree.bytes,
-        }
-    }
-}
-
 #[derive(Clone)]
 struct Weight;
 
-impl quick_cache::Weighter<Key, Kept> for Weight {
-    fn weight(&self, _key: &Key, kept: &Kept) -> u64 {
-        let parsed = if let Kept::Tree(tree) = kept { tree.starts.len() * 4 } else { 0 };
-        (kept.bytes().len() + parsed + 128) as u64
+impl quick_cache::Weighter<ObjectId, Arc<Tree>> for Weight {
+    fn weight(&self, _oid: &ObjectId, tree: &Arc<Tree>) -> u64 {
+        // The bytes are mostly shared with the contents they were made from.
+        (tree.starts.len() * 4 + tree.bytes.len() + 128) as u64
     }
 }
 
 /// Gives trees by id, first from the push and then from the repository.
 pub(crate) struct Trees<'a> {
-    source: EntrySource<'a>,
+    contents: Contents<'a>,
     index: &'a Index,
     known: &'a dyn Known,
-    cache: quick_cache::unsync::Cache<Key, Kept, Weight>,
-    /// Entries still to be applied, nearest first.
-    chain: Vec<u32>,
-    delta: Vec<u8>,
+    cache: quick_cache::unsync::Cache<ObjectId, Arc<Tree>, Weight>,
 }
 
 impl<'a> Trees<'a> {
+    /// Keeps at most `bytes_max`: half of it parsed trees, half what they are made from.
     pub(crate) fn new(
         spool: &'a Spool,
         entries: &'a Entries,
@@ -122,14 +98,12 @@ impl<'a> Trees<'a> {
         known: &'a dyn Known,
         bytes_max: usize,
     ) -> Self {
-        let items = bytes_max / 8192 + 16;
+        let half = bytes_max / 2;
         Self {
-            source: EntrySource::new(spool, entries),
+            contents: Contents::new(spool, entries, known, half),
             index,
             known,
-            cache: quick_cache::unsync::Cache::with_weighter(items, bytes_max as u64, Weight),
-            chain: Vec::new(),
-            delta: Vec::new(),
+            cache: quick_cache::unsync::Cache::with_weighter(half / 8192 + 16, half as u64, Weight),
         }
     }
 
@@ -145,30 +119,12 @@ impl<'a> Trees<'a> {
             }
             trees.push(found);
         }
-        if missing.is_empty() || self.known.is_empty() {
-            return Ok(trees);
-        }
-        missing.sort_unstable();
-        missing.dedup();
-        let objects = self.known.objects(&missing)?;
-        let format = self.source.entries().format();
-        let parsed: Vec<Option<Arc<Tree>>> = objects
-            .into_iter()
-            .map(|object| match object {
-                Some((ObjectKind::Tree, bytes)) => Tree::parse(format, bytes).map(Arc::new),
-                _ => None,
-            })
-            .collect();
-        for (oid, tree) in missing.iter().zip(&parsed) {
-            if let Some(tree) = tree {
-                self.cache.insert(Key::Outside(*oid), Kept::Tree(tree.clone()));
-            }
-        }
-        for (oid, tree) in oids.iter().zip(&mut trees) {
-            if tree.is_none()
-                && let Ok(found) = missing.binary_search(oid)
-            {
-                *tree = parsed.get(found).cloned().flatten();
+        if !missing.is_empty() && !self.known.is_empty() {
+            missing.sort_unstable();
+            missing.dedup();
+            let found = self.outside(&missing)?;
+            for (oid, tree) in oids.iter().zip(&mut trees).filter(|(_, tree)| tree.is_none()) {
+                *tree = missing.binary_search(oid).ok().and_then(|at| found.get(at).cloned().flatten());
             }
         }
         Ok(trees)
@@ -176,76 +132,36 @@ impl<'a> Trees<'a> {
 
     /// A tree that is at hand without asking the repository.
     fn local(&mut self, oid: &ObjectId) -> Result<Option<Arc<Tree>>, IntakeError> {
-        let entries = self.source.entries();
-        match self.index.find(entries, oid) {
-            Some(entry) if entries.kind(entry) == Some(ObjectKind::Tree) => self.parsed(entry),
-            Some(_) => Ok(None),
-            None => Ok(match self.cache.get(&Key::Outside(*oid)) {
-                Some(Kept::Tree(tree)) => Some(tree.clone()),
-                // The base of a tree's delta, and so a tree.
-                Some(Kept::Bytes(bytes)) => Tree::parse(entries.format(), bytes.clone()).map(Arc::new),
-                None => None,
-            }),
-        }
-    }
-
-    fn parsed(&mut self, entry: u32) -> Result<Option<Arc<Tree>>, IntakeError> {
-        if let Some(Kept::Tree(tree)) = self.cache.get(&Key::Entry(entry)) {
+        if let Some(tree) = self.cache.get(oid) {
             return Ok(Some(tree.clone()));
         }
-        let bytes = self.content(entry)?;
-        let Some(tree) = Tree::parse(self.source.entries().format(), bytes).map(Arc::new) else {
+        let entries = self.contents.entries();
+        let entry = self.index.find(entries, oid);
+        let Some(entry) = entry.filter(|entry| entries.kind(*entry) == Some(ObjectKind::Tree)) else {
             return Ok(None);
         };
-        self.cache.insert(Key::Entry(entry), Kept::Tree(tree.clone()));
-        Ok(Some(tree))
+        let bytes = self.contents.content(entry)?;
+        let tree = Tree::parse(entries.format(), bytes).map(Arc::new);
+        if let Some(tree) = &tree {
+            self.cache.insert(*oid, tree.clone());
+        }
+        Ok(tree)
     }
 
-    /// The content of an entry, made from its nearest base at hand. What is made on the way is kept: packs lead from
-    /// newer trees to older ones, which is how the next ones will be needed.
-    fn content(&mut self, entry: u32) -> Result<Bytes, IntakeError> {
-        let entries = self.source.entries();
-        self.chain.clear();
-        let mut at = entry;
-        let mut content = loop {
-            if let Some(kept) = self.cache.get(&Key::Entry(at)) {
-                break kept.bytes().clone();
+    /// Trees of the repository.
+    fn outside(&mut self, oids: &[ObjectId]) -> Result<Vec<Option<Arc<Tree>>>, IntakeError> {
+        let format = self.contents.entries().format();
+        let mut trees = Vec::with_capacity(oids.len());
+        for (oid, object) in oids.iter().zip(self.known.objects(oids)?) {
+            let tree = match object {
+                Some((ObjectKind::Tree, bytes)) => Tree::parse(format, bytes).map(Arc::new),
+                _ => None,
+            };
+            if let Some(tree) = &tree {
+                self.cache.insert(*oid, tree.clone());
             }
-            match entries.stored(at) {
-                Stored::Delta(base) => {
-                    self.chain.push(at);
-                    at = base;
-                }
-                Stored::Named(number) => {
-                    self.chain.push(at);
-                    break self.outside_base(entries.named_base(number))?;
-                }
-                Stored::Whole => {
-                    let mut whole = Vec::new();
-                    self.source.inflate(at, &mut whole)?;
-                    let whole = Bytes::from(whole);
-                    self.cache.insert(Key::Entry(at), Kept::Bytes(whole.clone()));
-                    break whole;
-                }
-            }
-        };
-        while let Some(at) = self.chain.pop() {
-            self.source.inflate(at, &mut self.delta)?;
-            let applied = delta::apply(&content, &self.delta);
-            let applied = applied.map_err(|error| entries.fault(at, ObjectFault::Delta(error.to_string())))?;
-            content = Bytes::from(applied);
-            self.cache.insert(Key::Entry(at), Kept::Bytes(content.clone()));
+            trees.push(tree);
         }
-        Ok(content)
-    }
-
-    fn outside_base(&mut self, oid: ObjectId) -> Result<Bytes, IntakeError> {
-        if let Some(kept) = self.cache.get(&Key::Outside(oid)) {
-            return Ok(kept.bytes().clone());
-        }
-        let object = self.known.objects(&[oid])?.pop().flatten();
-        let (_, bytes) = object.ok_or(IntakeError::Internal("a thin base is gone"))?;
-        self.cache.insert(Key::Outside(oid), Kept::Bytes(bytes.clone()));
-        Ok(bytes)
+        Ok(trees)
     }
 }

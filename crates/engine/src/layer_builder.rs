@@ -1,0 +1,172 @@
+//! Writes a layer: a valid pack and its cue, entry by entry in the layer's order.
+//!
+//! The builder knows nothing of where entries come from. It rewrites their headers, for in a new pack a delta's base lies
+//! elsewhere: an offset where the base comes earlier, its id where it comes later or lies outside.
+
+use bytes::Bytes;
+use cuesta_format::{Base, CueBuilder, FormatError, Link, SegmentRow};
+use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind, PackHeader};
+use cuesta_git::{Checksum, ObjectFormat, ObjectId, ObjectKind};
+
+/// Takes the bytes of a pack as they are made.
+pub(crate) trait PackSink {
+    /// Why it could not.
+    type Error: From<FormatError>;
+
+    /// Takes the next bytes.
+    fn write(&mut self, bytes: Bytes) -> Result<(), Self::Error>;
+}
+
+/// What an entry of the new layer is based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewBase {
+    /// Nothing: it is whole.
+    None,
+    /// An entry of the new layer, earlier or later.
+    Entry(u32, ObjectId),
+    /// An object of another layer.
+    External(ObjectId),
+}
+
+/// One entry of the new layer.
+pub(crate) struct NewEntry {
+    pub(crate) oid: ObjectId,
+    pub(crate) kind: ObjectKind,
+    /// Size of the object in bytes.
+    pub(crate) size: u64,
+    /// Size of the entry's own stream, inflated: of the delta, for a delta.
+    pub(crate) own_size: u64,
+    pub(crate) base: NewBase,
+}
+
+/// A layer that is done.
+pub(crate) struct Built {
+    /// The pack, if it is so small that none of it went to the sink.
+    pub(crate) pack: Option<Bytes>,
+    /// Bytes of the pack.
+    pub(crate) pack_bytes: u64,
+    pub(crate) cue: Bytes,
+    pub(crate) objects: u32,
+    pub(crate) segments: u32,
+    /// Every base is in the layer.
+    pub(crate) self_contained: bool,
+}
+
+/// Writes one layer.
+pub(crate) struct LayerBuilder<S: PackSink> {
+    format: ObjectFormat,
+    cue: CueBuilder,
+    sink: S,
+    chunk_len: usize,
+    buffer: Vec<u8>,
+    /// Bytes given to the sink.
+    flushed: u64,
+    checksum: Checksum,
+    /// Bytes at the start of the buffer that the checksum has seen.
+    summed: usize,
+    /// Where each entry starts.
+    offsets: Vec<u64>,
+    segments: u32,
+    self_contained: bool,
+}
+
+impl<S: PackSink> LayerBuilder<S> {
+    /// Starts a layer of that many objects; bytes go to the sink in chunks of `chunk_len`.
+    pub(crate) fn new(format: ObjectFormat, objects: u32, chunk_len: usize, buffer_len: usize, sink: S) -> Self {
+        let mut buffer = Vec::with_capacity(buffer_len.min(chunk_len));
+        buffer.extend_from_slice(&PackHeader::new(objects).encode());
+        Self {
+            format,
+            cue: CueBuilder::with_capacity(format, objects as usize),
+            sink,
+            chunk_len,
+            buffer,
+            flushed: 0,
+            checksum: Checksum::new(format),
+            summed: 0,
+            offsets: Vec::with_capacity(objects as usize),
+            segments: 0,
+            self_contained: true,
+        }
+    }
+
+    /// The cue being built, for what is not an entry.
+    pub(crate) fn cue(&mut self) -> &mut CueBuilder {
+        &mut self.cue
+    }
+
+    /// Starts the next entry; its zlib stream follows by [`LayerBuilder::stream`].
+    pub(crate) fn entry(&mut self, entry: &NewEntry) -> Result<(), S::Error> {
+        let offset = self.offset();
+        let (kind, base) = match entry.base {
+            NewBase::None => (EntryKind::Object(entry.kind), Base::None),
+            NewBase::Entry(base, oid) => match self.offsets.get(base as usize) {
+                Some(earlier) => (EntryKind::OfsDelta { distance: offset - earlier }, Base::Entry(base)),
+                None => (EntryKind::RefDelta { base: oid }, Base::Entry(base)),
+            },
+            NewBase::External(oid) => {
+                self.self_contained = false;
+                (EntryKind::RefDelta { base: oid }, Base::External(self.cue.external(&oid)?))
+            }
+        };
+        self.cue.entry(&entry.oid, entry.kind, offset, entry.size, base)?;
+        self.offsets.push(offset);
+        self.buffer.reserve(ENTRY_HEADER_LEN_MAX);
+        EntryHeader { kind, size: entry.own_size }.encode(&mut self.buffer);
+        Ok(())
+    }
+
+    /// Adds bytes of the current entry's zlib stream.
+    pub(crate) fn stream(&mut self, bytes: &[u8]) -> Result<(), S::Error> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= self.chunk_len {
+            self.sum();
+            let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(self.chunk_len));
+            self.summed = 0;
+            self.flushed += chunk.len() as u64;
+            self.sink.write(Bytes::from(chunk))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the segment of the next commit.
+    pub(crate) fn segment(
+        &mut self,
+        row: SegmentRow,
+        parents: impl IntoIterator<Item = Link>,
+        links: impl IntoIterator<Item = Link>,
+    ) -> Result<(), S::Error> {
+        self.cue.segment(row, parents, links)?;
+        self.segments += 1;
+        Ok(())
+    }
+
+    /// Ends the pack and makes the cue.
+    pub(crate) fn finish(mut self) -> Result<(Built, S), S::Error> {
+        let entries_end = self.offset();
+        self.sum();
+        let trailer = std::mem::replace(&mut self.checksum, Checksum::new(self.format)).finish();
+        self.buffer.extend_from_slice(trailer.as_bytes());
+        let pack_bytes = self.offset();
+        let last = Bytes::from(self.buffer);
+        let pack = if self.flushed == 0 {
+            Some(last)
+        } else {
+            self.sink.write(last)?;
+            None
+        };
+        let objects = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
+        let cue = Bytes::from(self.cue.encode(entries_end)?);
+        let (segments, self_contained) = (self.segments, self.self_contained);
+        Ok((Built { pack, pack_bytes, cue, objects, segments, self_contained }, self.sink))
+    }
+
+    fn offset(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    fn sum(&mut self) {
+        self.checksum.update(self.buffer.get(self.summed..).unwrap_or_default());
+        self.summed = self.buffer.len();
+    }
+}

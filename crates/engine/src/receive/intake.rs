@@ -1,0 +1,151 @@
+//! From the bytes of packs to a layer, with every check on the way. Pure but for the spool's file.
+
+use super::build::{self, Material};
+use super::entries::{Entries, Index};
+use super::error::{IntakeError, PackFault};
+use super::known::Known;
+use super::options::IntakeOptions;
+use super::parse::{PackParser, Parsed};
+use super::resolve;
+use super::tips::{self, Reached, Tip};
+use crate::layer_builder::Built;
+use bytes::Bytes;
+use cuesta_git::ObjectId;
+use std::collections::HashSet;
+
+/// Ids that are compared with the repository at once.
+const COMPARE_BATCH: usize = 4096;
+
+/// Packs on their way in. Bytes come in chunks of any size; one pack may follow another.
+pub(crate) struct Intake {
+    options: IntakeOptions,
+    parser: PackParser,
+}
+
+impl Intake {
+    pub(crate) fn new(options: IntakeOptions) -> Self {
+        Self { parser: PackParser::new(options.clone()), options }
+    }
+
+    /// Takes the next bytes of the current pack.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), IntakeError> {
+        self.parser.feed(bytes)
+    }
+
+    /// Ends the current pack; fails unless it is whole.
+    pub(crate) fn finish_pack(&mut self) -> Result<(), IntakeError> {
+        self.parser.finish_pack()
+    }
+
+    /// Objects so far, and how many there will be once the current pack is in.
+    pub(crate) fn progress(&self) -> (u32, u32) {
+        self.parser.progress()
+    }
+
+    /// After the last pack: resolves and checks every object.
+    pub(crate) fn settle(self, known: &dyn Known) -> Result<Settled, IntakeError> {
+        let mut parsed = self.parser.into_parsed()?;
+        resolve::resolve(&mut parsed, known, &self.options)?;
+        compare(&parsed.entries, known)?;
+        parsed.inspector.commits.sort_unstable_by_key(|row| row.entry);
+        parsed.inspector.tags.sort_unstable_by_key(|row| row.entry);
+        let index = Index::new(&parsed.entries);
+        Ok(Settled { options: self.options, parsed, index })
+    }
+}
+
+/// An object that the repository has, too, must be the same.
+fn compare(entries: &Entries, known: &dyn Known) -> Result<(), IntakeError> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    let all: Vec<u32> = (0..entries.len()).collect();
+    for batch in all.chunks(COMPARE_BATCH) {
+        let oids: Vec<ObjectId> = batch.iter().map(|entry| entries.oid(*entry)).collect();
+        for ((entry, oid), described) in batch.iter().zip(&oids).zip(known.describe(&oids)?) {
+            let same = described.is_none_or(|described| {
+                Some(described.kind) == entries.kind(*entry) && described.size == entries.size(*entry)
+            });
+            if !same {
+                return Err(PackFault::Collision(*oid).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Packs that are in, every object sound.
+pub(crate) struct Settled {
+    options: IntakeOptions,
+    parsed: Parsed,
+    index: Index,
+}
+
+impl Settled {
+    /// How many entries there are.
+    pub(crate) fn objects(&self) -> u32 {
+        self.parsed.entries.len()
+    }
+
+    /// Follows the new values of refs: what they reach and whether it is all there.
+    pub(crate) fn reach(
+        &self,
+        known: &dyn Known,
+        shallow: &HashSet<ObjectId>,
+        values: &[ObjectId],
+    ) -> Result<Reached, IntakeError> {
+        tips::reach(&self.parsed, &self.index, known, shallow, values, &self.options)
+    }
+
+    /// Builds the layer of what was reached. Bytes of the pack go to `chunks` once there are `chunk_len` of them.
+    pub(crate) fn build(
+        &self,
+        known: &dyn Known,
+        reached: &Reached,
+        chunk_len: usize,
+        chunks: &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
+    ) -> Result<Built, IntakeError> {
+        let material = self.material(known);
+        build::build(&material, &reached.order, &reached.cut, &reached.tags, chunk_len, chunks)
+    }
+
+    /// Builds the layer of what was not reached, if there is any.
+    pub(crate) fn build_unreachable(
+        &self,
+        known: &dyn Known,
+        reached: &Reached,
+        chunk_len: usize,
+        chunks: &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
+    ) -> Result<Option<Built>, IntakeError> {
+        let rows = &self.parsed.inspector.commits;
+        let commits = reached.order.commits.iter().filter_map(|commit| rows.get(commit.row as usize));
+        let mut entries: Vec<u32> = commits.map(|row| row.entry).collect();
+        entries.extend(reached.tags.iter().map(|tag| tag.entry));
+        entries.extend(&reached.cut.trees);
+        entries.extend(&reached.cut.blobs);
+        let material = self.material(known);
+        build::build_unreachable(&material, &entries, &self.parsed.inspector.tags, chunk_len, chunks)
+    }
+
+    fn material<'a>(&'a self, known: &'a dyn Known) -> Material<'a> {
+        Material {
+            spool: &self.parsed.spool,
+            entries: &self.parsed.entries,
+            index: &self.index,
+            rows: &self.parsed.inspector.commits,
+            known,
+        }
+    }
+}
+
+impl Reached {
+    /// Whether there is nothing to store.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.commits.is_empty() && self.tags.is_empty() && self.cut.roots.is_empty()
+    }
+
+    /// Commits whose parents were cut off by the shallow boundary.
+    pub(crate) fn tips(&self) -> &[Tip] {
+        &self.tips
+    }
+}
