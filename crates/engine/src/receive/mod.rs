@@ -24,3 +24,6 @@ pub use error::{IntakeError, ObjectFault, PackFault};
 pub use known::{Described, Known, KnownCommit, Nothing};
 pub use tips::Tip;
 pub use options::IntakeOptions;
+
+#[cfg(test)]
+mod tests;
