@@ -101,18 +101,30 @@ impl<S: PackSink> LayerBuilder<S> {
         let (kind, base) = match entry.base {
             NewBase::None => (EntryKind::Object(entry.kind), Base::None),
             NewBase::Entry(base, oid) => match self.offsets.get(base as usize) {
-                Some(earlier) => (EntryKind::OfsDelta { distance: offset - earlier }, Base::Entry(base)),
+                Some(earlier) => (
+                    EntryKind::OfsDelta {
+                        distance: offset - earlier,
+                    },
+                    Base::Entry(base),
+                ),
                 None => (EntryKind::RefDelta { base: oid }, Base::Entry(base)),
             },
             NewBase::External(oid) => {
                 self.self_contained = false;
-                (EntryKind::RefDelta { base: oid }, Base::External(self.cue.external(&oid)?))
+                (
+                    EntryKind::RefDelta { base: oid },
+                    Base::External(self.cue.external(&oid)?),
+                )
             }
         };
         self.cue.entry(&entry.oid, entry.kind, offset, entry.size, base)?;
         self.offsets.push(offset);
         self.buffer.reserve(ENTRY_HEADER_LEN_MAX);
-        EntryHeader { kind, size: entry.own_size }.encode(&mut self.buffer);
+        EntryHeader {
+            kind,
+            size: entry.own_size,
+        }
+        .encode(&mut self.buffer);
         Ok(())
     }
 
@@ -158,7 +170,17 @@ impl<S: PackSink> LayerBuilder<S> {
         let objects = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
         let cue = Bytes::from(self.cue.encode(entries_end)?);
         let (segments, self_contained) = (self.segments, self.self_contained);
-        Ok((Built { pack, pack_bytes, cue, objects, segments, self_contained }, self.sink))
+        Ok((
+            Built {
+                pack,
+                pack_bytes,
+                cue,
+                objects,
+                segments,
+                self_contained,
+            },
+            self.sink,
+        ))
     }
 
     fn offset(&self) -> u64 {

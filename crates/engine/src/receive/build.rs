@@ -60,7 +60,11 @@ pub(crate) fn build(
     chunk_len: usize,
     chunks: Chunks<'_>,
 ) -> Result<Built, IntakeError> {
-    let commits: Vec<u32> = order.commits.iter().filter_map(|commit| row(material.rows, commit.row)).collect();
+    let commits: Vec<u32> = order
+        .commits
+        .iter()
+        .filter_map(|commit| row(material.rows, commit.row))
+        .collect();
     let tag_entries: Vec<u32> = tags.iter().map(|tag| tag.entry).collect();
     let clusters = [commits.as_slice(), &tag_entries, &cut.trees, &cut.blobs];
     let mut writer = Writer::new(material, &clusters, chunk_len, chunks)?;
@@ -94,7 +98,8 @@ pub(crate) fn build_unreachable(
     let left = |kind: ObjectKind| -> Vec<u32> {
         let all = (0..entries.len()).filter(|entry| entries.kind(*entry) == Some(kind));
         let left = all.filter(|entry| is_reached.get(*entry as usize) == Some(&false));
-        left.filter(|entry| material.index.find(entries, &entries.oid(*entry)) == Some(*entry)).collect()
+        left.filter(|entry| material.index.find(entries, &entries.oid(*entry)) == Some(*entry))
+            .collect()
     };
     let (commits, tag_entries) = (left(ObjectKind::Commit), left(ObjectKind::Tag));
     let (trees, blobs) = (left(ObjectKind::Tree), left(ObjectKind::Blob));
@@ -106,7 +111,10 @@ pub(crate) fn build_unreachable(
     writer.layer.cue().unreachable();
     writer.entries(&clusters)?;
     for entry in &tag_entries {
-        let tag = tags.iter().find(|tag| tag.entry == *entry).ok_or(IntakeError::Internal("a tag without row"))?;
+        let tag = tags
+            .iter()
+            .find(|tag| tag.entry == *entry)
+            .ok_or(IntakeError::Internal("a tag without row"))?;
         writer.layer.cue().tag_target(&tag.target, tag.target_kind)?;
     }
     Ok(Some(writer.layer.finish()?.0))
@@ -140,7 +148,9 @@ impl<'a, 'c> Writer<'a, 'c> {
             *place.ok_or(IntakeError::Internal("an entry has two places in the layer"))? = objects;
             objects += 1;
         }
-        let buffer_len = usize::try_from(material.spool.len()).unwrap_or(chunk_len).saturating_add(256);
+        let buffer_len = usize::try_from(material.spool.len())
+            .unwrap_or(chunk_len)
+            .saturating_add(256);
         let format = material.entries.format();
         Ok(Self {
             material,
@@ -152,11 +162,17 @@ impl<'a, 'c> Writer<'a, 'c> {
     }
 
     fn place(&self, entry: u32) -> Option<u32> {
-        self.places.get(entry as usize).copied().filter(|place| *place != ABSENT)
+        self.places
+            .get(entry as usize)
+            .copied()
+            .filter(|place| *place != ABSENT)
     }
 
     fn entries(&mut self, clusters: &[&[u32]]) -> Result<(), IntakeError> {
-        clusters.iter().flat_map(|cluster| cluster.iter()).try_for_each(|entry| self.entry(*entry))
+        clusters
+            .iter()
+            .flat_map(|cluster| cluster.iter())
+            .try_for_each(|entry| self.entry(*entry))
     }
 
     fn entry(&mut self, entry: u32) -> Result<(), IntakeError> {
@@ -171,7 +187,11 @@ impl<'a, 'c> Writer<'a, 'c> {
                 None => return self.whole(entry),
             },
         };
-        let new = NewEntry { own_size: self.source.own_size(entry)?, base, ..described(entries, entry)? };
+        let new = NewEntry {
+            own_size: self.source.own_size(entry)?,
+            base,
+            ..described(entries, entry)?
+        };
         self.layer.entry(&new)?;
         let layer = &mut self.layer;
         self.source.stream(entry, |bytes| layer.stream(bytes))
@@ -179,9 +199,14 @@ impl<'a, 'c> Writer<'a, 'c> {
 
     /// Stores whole what was a delta.
     fn whole(&mut self, entry: u32) -> Result<(), IntakeError> {
-        let Material { spool, entries, known, .. } = *self.material;
+        let Material {
+            spool, entries, known, ..
+        } = *self.material;
         let (contents, deflater) = self.contents.get_or_insert_with(|| {
-            (Contents::new(spool, entries, known, CONTENT_BYTES_MAX), Deflater::new(DEFLATE_LEVEL))
+            (
+                Contents::new(spool, entries, known, CONTENT_BYTES_MAX),
+                Deflater::new(DEFLATE_LEVEL),
+            )
         });
         let content = contents.content(entry)?;
         let mut stream = Vec::new();
@@ -194,7 +219,10 @@ impl<'a, 'c> Writer<'a, 'c> {
     fn segments(&mut self, order: &Order, cut: &Cut) -> Result<(), IntakeError> {
         let mut before = Set::default();
         for (place, set) in cut.segments.iter().enumerate() {
-            let commit = order.commits.get(place).ok_or(IntakeError::Internal("a segment without commit"))?;
+            let commit = order
+                .commits
+                .get(place)
+                .ok_or(IntakeError::Internal("a segment without commit"))?;
             let row = self.material.rows.get(commit.row as usize);
             let row = row.ok_or(IntakeError::Internal("a commit without row"))?;
             let segment = SegmentRow {
@@ -233,9 +261,10 @@ impl<'a, 'c> Writer<'a, 'c> {
         links
             .map(|link| match link {
                 Link::External(external) => Ok(Link::External(*external)),
-                Link::Local(entry) => {
-                    self.place(*entry).map(Link::Local).ok_or(IntakeError::Internal("a link leads out of the layer"))
-                }
+                Link::Local(entry) => self
+                    .place(*entry)
+                    .map(Link::Local)
+                    .ok_or(IntakeError::Internal("a link leads out of the layer")),
             })
             .collect()
     }
@@ -255,7 +284,15 @@ impl<'a, 'c> Writer<'a, 'c> {
 
 /// A whole entry of the layer for an entry of the push.
 fn described(entries: &Entries, entry: u32) -> Result<NewEntry, IntakeError> {
-    let kind = entries.kind(entry).ok_or(IntakeError::Internal("an entry is not resolved"))?;
+    let kind = entries
+        .kind(entry)
+        .ok_or(IntakeError::Internal("an entry is not resolved"))?;
     let size = entries.size(entry);
-    Ok(NewEntry { oid: entries.oid(entry), kind, size, own_size: size, base: NewBase::None })
+    Ok(NewEntry {
+        oid: entries.oid(entry),
+        kind,
+        size,
+        own_size: size,
+        base: NewBase::None,
+    })
 }

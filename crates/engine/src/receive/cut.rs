@@ -6,9 +6,9 @@
 use super::differ::{self, Changed, Gone};
 use super::entries::{Entries, Index};
 use super::error::IntakeError;
+use super::inspect::CommitRow;
 use super::known::Known;
 use super::order::{Order, Parent};
-use super::inspect::CommitRow;
 use super::trees::{Tree, Trees};
 use cuesta_format::Link;
 use cuesta_git::{ObjectId, ObjectKind};
@@ -177,8 +177,15 @@ impl<'a> Cutter<'a> {
     }
 
     fn commit(&mut self, order: &Order, place: usize) -> Result<(), IntakeError> {
-        let ordered = order.commits.get(place).ok_or(IntakeError::Internal("a place outside the order"))?;
-        let row = self.context.rows.get(ordered.row as usize).ok_or(IntakeError::Internal("a commit without row"))?;
+        let ordered = order
+            .commits
+            .get(place)
+            .ok_or(IntakeError::Internal("a place outside the order"))?;
+        let row = self
+            .context
+            .rows
+            .get(ordered.row as usize)
+            .ok_or(IntakeError::Internal("a commit without row"))?;
         let mut generation = 0;
         let mut parent_trees: SmallVec<[ObjectId; 2]> = SmallVec::new();
         let mut broken = ordered.broken;
@@ -202,8 +209,14 @@ impl<'a> Cutter<'a> {
         match parent {
             Parent::New(place) => {
                 let place = place as usize;
-                let row = order.commits.get(place).and_then(|commit| self.context.rows.get(commit.row as usize));
-                (self.cut.generations.get(place).copied().unwrap_or(0), row.map(|row| row.commit.tree))
+                let row = order
+                    .commits
+                    .get(place)
+                    .and_then(|commit| self.context.rows.get(commit.row as usize));
+                (
+                    self.cut.generations.get(place).copied().unwrap_or(0),
+                    row.map(|row| row.commit.tree),
+                )
             }
             Parent::Outside(index) => match order.outside.get(index as usize) {
                 Some((_, commit)) => (commit.generation, Some(commit.tree)),
@@ -225,7 +238,10 @@ impl<'a> Cutter<'a> {
             self.walk.added.push(*tree);
         } else {
             self.walk.walked.insert(*tree);
-            self.walk.paired.push(Job { tree: *tree, pairs: parent_trees.into() });
+            self.walk.paired.push(Job {
+                tree: *tree,
+                pairs: parent_trees.into(),
+            });
         }
         if let Err(broken) = self.walk_paired()? {
             return Ok(Err(broken));
@@ -256,8 +272,10 @@ impl<'a> Cutter<'a> {
     }
 
     fn walk_jobs(&mut self, jobs: &[Job]) -> Walked<()> {
-        let wanted: Vec<ObjectId> =
-            jobs.iter().flat_map(|job| std::iter::once(job.tree).chain(job.pairs.iter().copied())).collect();
+        let wanted: Vec<ObjectId> = jobs
+            .iter()
+            .flat_map(|job| std::iter::once(job.tree).chain(job.pairs.iter().copied()))
+            .collect();
         let mut loaded = self.trees.load(&wanted)?.into_iter();
         for job in jobs {
             let Some(tree) = loaded.next().flatten() else {
@@ -317,7 +335,9 @@ impl<'a> Cutter<'a> {
                 None => {}
             }
             match self.context.index.find(self.context.entries, oid) {
-                Some(entry) if self.context.entries.kind(entry) == Some(kind(*is_tree)) => self.name(entry, *is_tree, set),
+                Some(entry) if self.context.entries.kind(entry) == Some(kind(*is_tree)) => {
+                    self.name(entry, *is_tree, set)
+                }
                 Some(_) => return Ok(Err(Broken)),
                 None => outside.push((*oid, *is_tree)),
             }
@@ -396,11 +416,16 @@ impl Walk {
         let Some((first, others)) = old.split_first() else {
             let mut all = Vec::new();
             differ::all(tree, &mut all);
-            return all.iter().for_each(|changed| self.changed(tree, *changed, SmallVec::new()));
+            return all
+                .iter()
+                .for_each(|changed| self.changed(tree, *changed, SmallVec::new()));
         };
         let mut list = Vec::new();
         differ::differ(tree, first, &mut list, &mut gone);
-        changed.extend(list.drain(..).map(|changed| (changed, changed.pair.into_iter().collect())));
+        changed.extend(
+            list.drain(..)
+                .map(|changed| (changed, changed.pair.into_iter().collect())),
+        );
         for other in others {
             differ::differ(tree, other, &mut list, &mut gone);
             let mut theirs = list.drain(..).peekable();

@@ -87,7 +87,11 @@ fn change(index: usize, entry: &TreeEntry, pair: Option<ObjectId>, changed: &mut
 
 fn go(entry: &TreeEntry, paired: bool, gone: &mut Vec<Gone>) {
     if !entry.mode.is_gitlink() {
-        gone.push(Gone { oid: entry.oid, is_tree: entry.mode.is_tree(), paired });
+        gone.push(Gone {
+            oid: entry.oid,
+            is_tree: entry.mode.is_tree(),
+            paired,
+        });
     }
 }
 
@@ -101,7 +105,9 @@ fn name_order(left: &TreeEntry, right: &TreeEntry) -> Ordering {
         None if entry.mode.is_tree() => b'/',
         None => 0,
     };
-    bytes.then_with(|| next(left).cmp(&next(right))).then_with(|| left.name.len().cmp(&right.name.len()))
+    bytes
+        .then_with(|| next(left).cmp(&next(right)))
+        .then_with(|| left.name.len().cmp(&right.name.len()))
 }
 
 /// How many entries at the start are equal, byte for byte.
@@ -109,8 +115,16 @@ fn common_start(new: &Tree, old: &Tree) -> usize {
     let offset = common_prefix(new.bytes(), old.bytes());
     if offset == new.bytes().len() || offset == old.bytes().len() {
         // One tree is the start of the other, unless it ends inside what looks like an entry of the other.
-        let shorter = if new.bytes().len() <= old.bytes().len() { new } else { old };
-        let longer = if new.bytes().len() <= old.bytes().len() { old } else { new };
+        let shorter = if new.bytes().len() <= old.bytes().len() {
+            new
+        } else {
+            old
+        };
+        let longer = if new.bytes().len() <= old.bytes().len() {
+            old
+        } else {
+            new
+        };
         return longer.starts_at(offset).unwrap_or(shorter.len().saturating_sub(1));
     }
     // The entry that holds the first byte that differs starts at the same place in both.
@@ -141,14 +155,28 @@ const STEP: usize = 32;
 fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     let steps = left.as_chunks::<STEP>().0.iter().zip(right.as_chunks::<STEP>().0);
     let equal = steps.take_while(|(left, right)| left == right).count() * STEP;
-    let (left, right) = (left.get(equal..).unwrap_or_default(), right.get(equal..).unwrap_or_default());
+    let (left, right) = (
+        left.get(equal..).unwrap_or_default(),
+        right.get(equal..).unwrap_or_default(),
+    );
     equal + left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
 fn common_suffix(left: &[u8], right: &[u8]) -> usize {
-    let steps = left.as_rchunks::<STEP>().1.iter().rev().zip(right.as_rchunks::<STEP>().1.iter().rev());
+    let steps = left
+        .as_rchunks::<STEP>()
+        .1
+        .iter()
+        .rev()
+        .zip(right.as_rchunks::<STEP>().1.iter().rev());
     let equal = steps.take_while(|(left, right)| left == right).count() * STEP;
     let left = left.get(..left.len() - equal).unwrap_or_default();
     let right = right.get(..right.len() - equal).unwrap_or_default();
-    equal + left.iter().rev().zip(right.iter().rev()).take_while(|(left, right)| left == right).count()
+    equal
+        + left
+            .iter()
+            .rev()
+            .zip(right.iter().rev())
+            .take_while(|(left, right)| left == right)
+            .count()
 }

@@ -50,7 +50,14 @@ pub(crate) struct Entries {
 
 impl Entries {
     pub(crate) fn new(format: ObjectFormat) -> Self {
-        Self { format, rows: Vec::new(), oids: Vec::new(), named_bases: Vec::new(), packs: Vec::new(), end: 0 }
+        Self {
+            format,
+            rows: Vec::new(),
+            oids: Vec::new(),
+            named_bases: Vec::new(),
+            packs: Vec::new(),
+            end: 0,
+        }
     }
 
     pub(crate) fn format(&self) -> ObjectFormat {
@@ -76,7 +83,14 @@ impl Entries {
             Stored::Delta(base) => (Form::Delta, base),
             Stored::Named(base) => (Form::Named, base),
         };
-        self.rows.push(Row { offset, size, base, header_len, form, kind });
+        self.rows.push(Row {
+            offset,
+            size,
+            base,
+            header_len,
+            form,
+            kind,
+        });
         self.oids.resize(self.oids.len() + self.format.width(), 0);
     }
 
@@ -93,13 +107,20 @@ impl Entries {
 
     /// The id of a named base.
     pub(crate) fn named_base(&self, number: u32) -> ObjectId {
-        self.named_bases.get(number as usize).copied().unwrap_or(ObjectId::null(self.format))
+        self.named_bases
+            .get(number as usize)
+            .copied()
+            .unwrap_or(ObjectId::null(self.format))
     }
 
     /// The entry that starts at a spool offset, in the pack now being read.
     pub(crate) fn at_offset(&self, offset: u64) -> Option<u32> {
         let first = self.packs.last().map_or(0, |pack| pack.0) as usize;
-        let found = self.rows.get(first..)?.binary_search_by_key(&offset, |row| row.offset).ok()?;
+        let found = self
+            .rows
+            .get(first..)?
+            .binary_search_by_key(&offset, |row| row.offset)
+            .ok()?;
         u32::try_from(first + found).ok()
     }
 
@@ -155,7 +176,10 @@ impl Entries {
     pub(crate) fn resolve(&mut self, entry: u32, kind: ObjectKind, size: u64, oid: &ObjectId) {
         let width = self.format.width();
         let start = entry as usize * width;
-        if let (Some(row), Some(bytes)) = (self.rows.get_mut(entry as usize), self.oids.get_mut(start..start + width)) {
+        if let (Some(row), Some(bytes)) = (
+            self.rows.get_mut(entry as usize),
+            self.oids.get_mut(start..start + width),
+        ) {
             row.kind = Some(kind);
             row.size = size;
             bytes.copy_from_slice(oid.as_bytes());
@@ -164,19 +188,31 @@ impl Entries {
 
     /// The fault of an entry, placed where the peer can find it in its pack.
     pub(crate) fn fault(&self, entry: u32, fault: ObjectFault) -> PackFault {
-        PackFault::BadObject { offset: self.pack_offset(self.row(entry).offset), fault }
+        PackFault::BadObject {
+            offset: self.pack_offset(self.row(entry).offset),
+            fault,
+        }
     }
 
     /// The offset in its own pack of a spool offset.
     pub(crate) fn pack_offset(&self, spool_offset: u64) -> u64 {
         let after = self.packs.partition_point(|pack| pack.1 <= spool_offset);
-        let start = after.checked_sub(1).and_then(|pack| self.packs.get(pack)).map_or(0, |pack| pack.1);
+        let start = after
+            .checked_sub(1)
+            .and_then(|pack| self.packs.get(pack))
+            .map_or(0, |pack| pack.1);
         spool_offset - start + super::parse::PACK_HEADER_LEN
     }
 
     fn row(&self, entry: u32) -> Row {
-        const NONE: Row =
-            Row { offset: 0, size: 0, base: 0, header_len: 0, form: Form::Whole, kind: None };
+        const NONE: Row = Row {
+            offset: 0,
+            size: 0,
+            base: 0,
+            header_len: 0,
+            form: Form::Whole,
+            kind: None,
+        };
         self.rows.get(entry as usize).copied().unwrap_or(NONE)
     }
 }
@@ -192,7 +228,11 @@ impl Index {
         let mut table = hashbrown::HashTable::with_capacity(entries.len() as usize);
         for entry in 0..entries.len() {
             let oid = entries.oid(entry);
-            let slot = table.entry(spread(&oid), |held| entries.oid(*held) == oid, |held| spread(&entries.oid(*held)));
+            let slot = table.entry(
+                spread(&oid),
+                |held| entries.oid(*held) == oid,
+                |held| spread(&entries.oid(*held)),
+            );
             slot.or_insert(entry);
         }
         Self { table }
@@ -206,5 +246,7 @@ impl Index {
 
 /// Ids are spread already. Objects ground so that many share a slot cost their maker far more than us: 2^20 hashes each.
 pub(crate) fn spread(oid: &ObjectId) -> u64 {
-    oid.as_bytes().first_chunk().map_or(0, |first: &[u8; 8]| u64::from_le_bytes(*first))
+    oid.as_bytes()
+        .first_chunk()
+        .map_or(0, |first: &[u8; 8]| u64::from_le_bytes(*first))
 }

@@ -131,6 +131,12 @@ pub enum ObjectFault {
     },
 }
 
+impl PackFault {
+    pub(crate) fn fsck(refusal: &cuesta_git::fsck::Refusal) -> Self {
+        Self::Fsck(refusal.to_string())
+    }
+}
+
 impl IntakeError {
     /// Whether the peer's bytes are the cause, and not the world or ourselves.
     pub fn is_peers_fault(&self) -> bool {

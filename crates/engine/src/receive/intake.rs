@@ -1,6 +1,7 @@
 //! From the bytes of packs to a layer, with every check on the way. Pure but for the spool's file.
 
 use super::build::{self, Material};
+use super::contents::Contents;
 use super::entries::{Entries, Index};
 use super::error::{IntakeError, PackFault};
 use super::known::Known;
@@ -24,7 +25,10 @@ pub(crate) struct Intake {
 
 impl Intake {
     pub(crate) fn new(options: IntakeOptions) -> Self {
-        Self { parser: PackParser::new(options.clone()), options }
+        Self {
+            parser: PackParser::new(options.clone()),
+            options,
+        }
     }
 
     /// Takes the next bytes of the current pack.
@@ -50,8 +54,54 @@ impl Intake {
         parsed.inspector.commits.sort_unstable_by_key(|row| row.entry);
         parsed.inspector.tags.sort_unstable_by_key(|row| row.entry);
         let index = Index::new(&parsed.entries);
-        Ok(Settled { options: self.options, parsed, index })
+        check_special_blobs(&mut parsed, &index, known, &self.options)?;
+        Ok(Settled {
+            options: self.options,
+            parsed,
+            index,
+        })
     }
+}
+
+/// Blobs that trees of the push name `.gitmodules` and the like have rules of their own, also where they came in an
+/// earlier push.
+fn check_special_blobs(
+    parsed: &mut Parsed,
+    index: &Index,
+    known: &dyn Known,
+    options: &IntakeOptions,
+) -> Result<(), IntakeError> {
+    let Parsed {
+        spool,
+        entries,
+        inspector,
+    } = parsed;
+    let special: Vec<ObjectId> = inspector.checker.special_blobs().collect();
+    if special.is_empty() {
+        return Ok(());
+    }
+    let mut contents = Contents::new(spool, entries, known, options.base_bytes_max);
+    for oid in special {
+        let checked = match index.find(entries, &oid) {
+            Some(entry) => {
+                let kind = entries
+                    .kind(entry)
+                    .ok_or(IntakeError::Internal("an entry is not resolved"))?;
+                let fits = entries.size(entry) <= options.held_object_bytes_max;
+                let content = if fits { Some(contents.content(entry)?) } else { None };
+                inspector.checker.check_special_blob(&oid, kind, content.as_deref())
+            }
+            None => match known.objects(&[oid])?.pop().flatten() {
+                Some((kind, content)) => inspector.checker.check_special_blob(&oid, kind, Some(&content)),
+                None => continue,
+            },
+        };
+        checked.map_err(|refusal| PackFault::fsck(&refusal))?;
+    }
+    Ok(inspector
+        .checker
+        .finish()
+        .map_err(|refusal| PackFault::fsck(&refusal))?)
 }
 
 /// An object that the repository has, too, must be the same.
@@ -106,7 +156,14 @@ impl Settled {
         chunks: &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
     ) -> Result<Built, IntakeError> {
         let material = self.material(known);
-        build::build(&material, &reached.order, &reached.cut, &reached.tags, chunk_len, chunks)
+        build::build(
+            &material,
+            &reached.order,
+            &reached.cut,
+            &reached.tags,
+            chunk_len,
+            chunks,
+        )
     }
 
     /// Builds the layer of what was not reached, if there is any.
@@ -118,7 +175,11 @@ impl Settled {
         chunks: &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
     ) -> Result<Option<Built>, IntakeError> {
         let rows = &self.parsed.inspector.commits;
-        let commits = reached.order.commits.iter().filter_map(|commit| rows.get(commit.row as usize));
+        let commits = reached
+            .order
+            .commits
+            .iter()
+            .filter_map(|commit| rows.get(commit.row as usize));
         let mut entries: Vec<u32> = commits.map(|row| row.entry).collect();
         entries.extend(reached.tags.iter().map(|tag| tag.entry));
         entries.extend(&reached.cut.trees);

@@ -22,8 +22,8 @@ mod trees;
 
 pub use error::{IntakeError, ObjectFault, PackFault};
 pub use known::{Described, Known, KnownCommit, Nothing};
-pub use tips::Tip;
 pub use options::IntakeOptions;
+pub use tips::Tip;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! Limits and resources of one intake.
 
-use cuesta_git::ObjectFormat;
+use cuesta_git::{ObjectFormat, fsck};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Limits and resources of one intake. The limits bound what a peer can make us hold.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct IntakeOptions {
     pub base_bytes_max: usize,
     /// Threads that resolve deltas.
     pub threads: usize,
+    /// Which of git's fsck rules are lifted.
+    pub fsck: Arc<fsck::Config>,
 }
 
 impl IntakeOptions {
@@ -39,6 +42,7 @@ impl IntakeOptions {
             spool_directory,
             base_bytes_max: 96 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            fsck: Arc::new(fsck::Config::strict()),
         }
     }
 }

@@ -132,7 +132,10 @@ impl<'a> Ordering<'a> {
     }
 
     fn parent_ids(&self, row: u32) -> &'a [ObjectId] {
-        self.commits.rows.get(row as usize).map_or(&[], |row| &row.commit.parents)
+        self.commits
+            .rows
+            .get(row as usize)
+            .map_or(&[], |row| &row.commit.parents)
     }
 
     /// The row of a commit that is new and not yet walked.
@@ -155,14 +158,22 @@ impl<'a> Ordering<'a> {
         for parent in self.parent_ids(row) {
             match self.place(parent)? {
                 Place::New(place) => {
-                    broken |= self.order.commits.get(place as usize).is_none_or(|parent| parent.broken);
+                    broken |= self
+                        .order
+                        .commits
+                        .get(place as usize)
+                        .is_none_or(|parent| parent.broken);
                     self.order.parents.push(Parent::New(place));
                 }
                 Place::Outside(outside) => self.order.parents.push(Parent::Outside(outside)),
                 Place::Missing => missing = true,
             }
         }
-        let oid = self.commits.rows.get(row as usize).map(|row| self.commits.entries.oid(row.entry));
+        let oid = self
+            .commits
+            .rows
+            .get(row as usize)
+            .map(|row| self.commits.entries.oid(row.entry));
         let cut_off = missing && oid.is_some_and(|oid| self.shallow.contains(&oid));
         if cut_off {
             self.order.parents.truncate(parents_before);
@@ -171,7 +182,12 @@ impl<'a> Ordering<'a> {
         let too_many = |_| IntakeError::Internal("more parents than are counted");
         let parents_end = u32::try_from(self.order.parents.len()).map_err(too_many)?;
         let place = u32::try_from(self.order.commits.len()).map_err(too_many)?;
-        self.order.commits.push(Ordered { row, parents_end, broken, cut_off });
+        self.order.commits.push(Ordered {
+            row,
+            parents_end,
+            broken,
+            cut_off,
+        });
         self.set_place(row, place);
         Ok(())
     }

@@ -85,14 +85,17 @@ impl PackParser {
         let mut parser = Self {
             spool: Spool::new(options.spool_directory.clone(), options.spool_memory_bytes_max),
             entries: Entries::new(format),
-            inspector: Inspector::new(format),
+            inspector: Inspector::new(format, options.fsck.clone()),
             state: State::Done,
             carry: Vec::new(),
             checksum: Checksum::new(format),
             bytes: 0,
             left: 0,
             inflater: Inflater::new(),
-            room: Room { content: Vec::new(), scratch: vec![0; STEP_LEN] },
+            room: Room {
+                content: Vec::new(),
+                scratch: vec![0; STEP_LEN],
+            },
             options,
         };
         parser.begin();
@@ -141,7 +144,11 @@ impl PackParser {
     /// Ends after [`PackParser::finish_pack`].
     pub(crate) fn into_parsed(mut self) -> Result<Parsed, IntakeError> {
         self.spool.seal()?;
-        Ok(Parsed { spool: self.spool, entries: self.entries, inspector: self.inspector })
+        Ok(Parsed {
+            spool: self.spool,
+            entries: self.entries,
+            inspector: self.inspector,
+        })
     }
 
     fn begin(&mut self) {
@@ -173,7 +180,11 @@ impl PackParser {
     }
 
     fn next_entry(&mut self) {
-        self.state = if self.left == 0 { State::Trailer } else { State::EntryHeader };
+        self.state = if self.left == 0 {
+            State::Trailer
+        } else {
+            State::EntryHeader
+        };
     }
 
     fn entry_header(&mut self, input: &[u8]) -> Result<usize, IntakeError> {
@@ -215,7 +226,9 @@ impl PackParser {
         let (stored, kind, sink) = match header.kind {
             EntryKind::Object(kind) => (Stored::Whole, Some(kind), self.sink(kind, header.size)),
             EntryKind::OfsDelta { distance } => {
-                let base = offset.checked_sub(distance).and_then(|base| self.entries.at_offset(base));
+                let base = offset
+                    .checked_sub(distance)
+                    .and_then(|base| self.entries.at_offset(base));
                 let base = base.ok_or_else(|| self.fault(offset, ObjectFault::BaseOutOfBound))?;
                 (Stored::Delta(base), None, Sink::Delta)
             }
@@ -227,13 +240,26 @@ impl PackParser {
             Sink::Delta => ("delta", self.options.held_object_bytes_max),
         };
         if header.size > size_max {
-            return Err(self.fault(offset, ObjectFault::TooLarge { what, size: header.size, size_max }).into());
+            return Err(self
+                .fault(
+                    offset,
+                    ObjectFault::TooLarge {
+                        what,
+                        size: header.size,
+                        size_max,
+                    },
+                )
+                .into());
         }
         let header_len = u8::try_from(header_len).map_err(|_| IntakeError::Internal("entry header too long"))?;
         self.entries.push(offset, header_len, header.size, kind, stored);
         self.inflater.reset();
         self.room.content.clear();
-        self.state = State::Data(Data { size: header.size, inflated: 0, sink });
+        self.state = State::Data(Data {
+            size: header.size,
+            inflated: 0,
+            sink,
+        });
         Ok(())
     }
 
@@ -253,7 +279,11 @@ impl PackParser {
         };
         let mut used = 0;
         let outcome = loop {
-            match data.step(&mut self.inflater, input.get(used..).unwrap_or_default(), &mut self.room) {
+            match data.step(
+                &mut self.inflater,
+                input.get(used..).unwrap_or_default(),
+                &mut self.room,
+            ) {
                 Ok(step) if step.done => {
                     used += step.consumed;
                     break Ok(true);
@@ -313,7 +343,16 @@ impl PackParser {
         let size_max = self.options.held_object_bytes_max;
         let size = header.base_size.max(header.result_size);
         if size > size_max {
-            return Err(self.fault(offset, ObjectFault::TooLarge { what: "delta result", size, size_max }).into());
+            return Err(self
+                .fault(
+                    offset,
+                    ObjectFault::TooLarge {
+                        what: "delta result",
+                        size,
+                        size_max,
+                    },
+                )
+                .into());
         }
         Ok(())
     }
@@ -349,7 +388,10 @@ impl PackParser {
     }
 
     fn fault(&self, spool_offset: u64, fault: ObjectFault) -> PackFault {
-        PackFault::BadObject { offset: self.entries.pack_offset(spool_offset), fault }
+        PackFault::BadObject {
+            offset: self.entries.pack_offset(spool_offset),
+            fault,
+        }
     }
 }
 
@@ -373,14 +415,20 @@ impl Data {
             }
             Sink::Delta => {
                 let step = inflate(inflater, input, room.scratch.get_mut(..len))?;
-                let wanted = DELTA_HEADER_LEN_MAX.saturating_sub(room.content.len()).min(step.produced);
-                room.content.extend_from_slice(room.scratch.get(..wanted).unwrap_or_default());
+                let wanted = DELTA_HEADER_LEN_MAX
+                    .saturating_sub(room.content.len())
+                    .min(step.produced);
+                room.content
+                    .extend_from_slice(room.scratch.get(..wanted).unwrap_or_default());
                 step
             }
         };
         self.inflated += step.produced as u64;
         if self.inflated > self.size || (step.done && self.inflated != self.size) {
-            return Err(ObjectFault::Size { expected: self.size, got: self.inflated });
+            return Err(ObjectFault::Size {
+                expected: self.size,
+                got: self.inflated,
+            });
         }
         Ok(step)
     }
@@ -388,5 +436,7 @@ impl Data {
 
 fn inflate(inflater: &mut Inflater, input: &[u8], output: Option<&mut [u8]>) -> Result<Inflated, ObjectFault> {
     let output = output.unwrap_or_default();
-    inflater.inflate(input, output).map_err(|error| ObjectFault::Inflate(error.to_string()))
+    inflater
+        .inflate(input, output)
+        .map_err(|error| ObjectFault::Inflate(error.to_string()))
 }

@@ -41,7 +41,10 @@ fn resolve_inside(parsed: &mut Parsed, options: &IntakeOptions) -> Result<u64, I
     }
     let entries = &parsed.entries;
     let whole = (0..entries.len()).filter(|entry| entries.stored(*entry) == Stored::Whole);
-    let roots: Vec<Root> = whole.filter(|entry| deltas.any(entries, *entry)).map(Root::Inside).collect();
+    let roots: Vec<Root> = whole
+        .filter(|entry| deltas.any(entries, *entry))
+        .map(Root::Inside)
+        .collect();
     let found = walk(&parsed.spool, entries, &deltas, &roots, options)?;
     Ok(deltas.count - record(parsed, found))
 }
@@ -58,7 +61,13 @@ fn resolve_outside(
         let objects = known.objects(batch)?;
         let found = batch.iter().zip(objects);
         let roots: Vec<Root> = found
-            .filter_map(|(oid, object)| object.map(|(kind, content)| Root::Outside { oid: *oid, kind, content }))
+            .filter_map(|(oid, object)| {
+                object.map(|(kind, content)| Root::Outside {
+                    oid: *oid,
+                    kind,
+                    content,
+                })
+            })
             .collect();
         let found = walk(&parsed.spool, &parsed.entries, &deltas, &roots, options)?;
         left = left.saturating_sub(record(parsed, found));
@@ -72,7 +81,9 @@ fn record(parsed: &mut Parsed, found: Vec<Found>) -> u64 {
     for found in found {
         count += found.resolved.len() as u64;
         for resolved in found.resolved {
-            parsed.entries.resolve(resolved.entry, resolved.kind, resolved.size, &resolved.oid);
+            parsed
+                .entries
+                .resolve(resolved.entry, resolved.kind, resolved.size, &resolved.oid);
             if let Some(base) = resolved.base {
                 parsed.entries.rebase(resolved.entry, base);
             }
@@ -87,7 +98,11 @@ enum Root {
     /// A whole entry.
     Inside(u32),
     /// An object of the repository.
-    Outside { oid: ObjectId, kind: ObjectKind, content: Bytes },
+    Outside {
+        oid: ObjectId,
+        kind: ObjectKind,
+        content: Bytes,
+    },
 }
 
 /// The unresolved deltas by what they are based on.
@@ -136,7 +151,13 @@ impl Deltas {
         }
         by_name.sort_by_key(|entry| base_name(entries, *entry));
         let taken = by_name.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { starts, by_entry, by_name, taken, count }
+        Self {
+            starts,
+            by_entry,
+            by_name,
+            taken,
+            count,
+        }
     }
 
     /// Whether anything hangs on a resolved entry.
@@ -152,7 +173,10 @@ impl Deltas {
     fn on_name(&self, entries: &Entries, oid: &ObjectId) -> Range<usize> {
         let start = self.by_name.partition_point(|entry| base_name(entries, *entry) < *oid);
         let rest = self.by_name.get(start..).unwrap_or_default();
-        let len = rest.iter().take_while(|entry| base_name(entries, **entry) == *oid).count();
+        let len = rest
+            .iter()
+            .take_while(|entry| base_name(entries, **entry) == *oid)
+            .count();
         start..start + len
     }
 
@@ -284,7 +308,10 @@ impl<'a> Walker<'a> {
             entries,
             deltas,
             source: EntrySource::new(spool, entries),
-            found: Found { resolved: Vec::new(), inspector: Inspector::new(entries.format()) },
+            found: Found {
+                resolved: Vec::new(),
+                inspector: Inspector::new(entries.format(), options.fsck.clone()),
+            },
             path: Vec::new(),
             held: 0,
             held_max: options.base_bytes_max / threads,
@@ -300,7 +327,10 @@ impl<'a> Walker<'a> {
         self.dropped_below = 0;
         let frame = match root {
             Root::Inside(entry) => {
-                let kind = self.entries.kind(*entry).ok_or(IntakeError::Internal("a whole entry has no kind"))?;
+                let kind = self
+                    .entries
+                    .kind(*entry)
+                    .ok_or(IntakeError::Internal("a whole entry has no kind"))?;
                 self.check_base_size(*entry)?;
                 self.frame(At::Entry(*entry), kind, &self.entries.oid(*entry))
             }
@@ -321,7 +351,11 @@ impl<'a> Walker<'a> {
     fn check_base_size(&self, entry: u32) -> Result<(), IntakeError> {
         let (size, size_max) = (self.entries.size(entry), self.object_bytes_max);
         if size > size_max {
-            let fault = ObjectFault::TooLarge { what: "delta base", size, size_max };
+            let fault = ObjectFault::TooLarge {
+                what: "delta base",
+                size,
+                size_max,
+            };
             return Err(self.entries.fault(entry, fault).into());
         }
         Ok(())
@@ -333,7 +367,13 @@ impl<'a> Walker<'a> {
             At::Outside(_) => 0..0,
         };
         let by_name = self.deltas.take_on_name(self.entries, oid);
-        Frame { at, kind, content: None, by_entry, by_name }
+        Frame {
+            at,
+            kind,
+            content: None,
+            by_entry,
+            by_name,
+        }
     }
 
     /// Resolves one delta on the object at the end of the path, and goes on to what hangs on it.
@@ -343,7 +383,14 @@ impl<'a> Walker<'a> {
         let Some(frame) = self.path.last_mut() else {
             return Err(IntakeError::Internal("the path is empty"));
         };
-        let (kind, base) = (frame.kind, if let At::Entry(base) = frame.at { Some(base) } else { None });
+        let (kind, base) = (
+            frame.kind,
+            if let At::Entry(base) = frame.at {
+                Some(base)
+            } else {
+                None
+            },
+        );
         let mut content = self.spare.pop().unwrap_or_default();
         self.source.inflate(entry, &mut self.delta)?;
         let base_bytes = match (&frame.content, &frame.at) {
@@ -357,11 +404,21 @@ impl<'a> Walker<'a> {
             self.held = self.held.saturating_sub(done.len());
             reuse(&mut self.spare, done);
         }
-        let oid = self.found.inspector.inspect(entry, kind, &content).map_err(|refused| match refused {
-            Refused::Fault(fault) => self.entries.fault(entry, fault),
-            Refused::Pack(fault) => fault,
-        })?;
-        self.found.resolved.push(Resolved { entry, kind, size: content.len() as u64, oid, base });
+        let oid = self
+            .found
+            .inspector
+            .inspect(entry, kind, &content)
+            .map_err(|refused| match refused {
+                Refused::Fault(fault) => self.entries.fault(entry, fault),
+                Refused::Pack(fault) => fault,
+            })?;
+        self.found.resolved.push(Resolved {
+            entry,
+            kind,
+            size: content.len() as u64,
+            oid,
+            base,
+        });
         self.enter(entry, kind, &oid, content);
         Ok(())
     }
@@ -391,7 +448,11 @@ impl<'a> Walker<'a> {
     fn shrink(&mut self) {
         let last = self.path.len().saturating_sub(1);
         while self.held > self.held_max && self.dropped_below < last {
-            if let Some(content) = self.path.get_mut(self.dropped_below).and_then(|frame| frame.content.take()) {
+            if let Some(content) = self
+                .path
+                .get_mut(self.dropped_below)
+                .and_then(|frame| frame.content.take())
+            {
                 self.held = self.held.saturating_sub(content.len());
             }
             self.dropped_below += 1;
@@ -442,13 +503,7 @@ fn held_content(frame: &Frame) -> &[u8] {
     }
 }
 
-fn apply(
-    entries: &Entries,
-    entry: u32,
-    base: &[u8],
-    delta: &[u8],
-    content: &mut Vec<u8>,
-) -> Result<(), IntakeError> {
+fn apply(entries: &Entries, entry: u32, base: &[u8], delta: &[u8], content: &mut Vec<u8>) -> Result<(), IntakeError> {
     let applied = delta::apply_into(base, delta, content);
     applied.map_err(|error| entries.fault(entry, ObjectFault::Delta(error.to_string())).into())
 }

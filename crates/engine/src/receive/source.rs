@@ -18,7 +18,11 @@ pub(crate) struct EntrySource<'a> {
 
 impl<'a> EntrySource<'a> {
     pub(crate) fn new(spool: &'a Spool, entries: &'a Entries) -> Self {
-        Self { entries, reader: SpoolReader::new(spool), inflater: Inflater::new() }
+        Self {
+            entries,
+            reader: SpoolReader::new(spool),
+            inflater: Inflater::new(),
+        }
     }
 
     pub(crate) fn entries(&self) -> &'a Entries {

@@ -30,7 +30,13 @@ pub(crate) struct Spool {
 impl Spool {
     /// An empty spool that stays in memory up to `memory_bytes_max` and then moves to a nameless file in `directory`.
     pub(crate) fn new(directory: PathBuf, memory_bytes_max: usize) -> Self {
-        Self { memory: Vec::new(), file: None, written: 0, memory_bytes_max, directory }
+        Self {
+            memory: Vec::new(),
+            file: None,
+            written: 0,
+            memory_bytes_max,
+            directory,
+        }
     }
 
     /// Bytes spooled so far.
@@ -41,7 +47,11 @@ impl Spool {
     /// Adds bytes at the end.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.memory.extend_from_slice(bytes);
-        let held_max = if self.file.is_some() { WRITE_BUFFER_LEN } else { self.memory_bytes_max };
+        let held_max = if self.file.is_some() {
+            WRITE_BUFFER_LEN
+        } else {
+            self.memory_bytes_max
+        };
         if self.memory.len() > held_max {
             self.write_out()?;
         }
@@ -87,7 +97,11 @@ struct Block {
 impl<'a> SpoolReader<'a> {
     pub(crate) fn new(spool: &'a Spool) -> Self {
         let slots = if spool.in_memory().is_some() { 0 } else { BLOCKS };
-        Self { spool, blocks: (0..slots).map(|_| None).collect(), assembled: Vec::new() }
+        Self {
+            spool,
+            blocks: (0..slots).map(|_| None).collect(),
+            assembled: Vec::new(),
+        }
     }
 
     /// The bytes of a range, which must lie inside the spool.
@@ -115,7 +129,10 @@ impl<'a> SpoolReader<'a> {
 fn load<'b>(blocks: &'b mut [Option<Block>], file: &File, file_len: u64, number: u64) -> io::Result<&'b [u8]> {
     let slot_number = usize::try_from(number % BLOCKS as u64).map_err(|_| outside())?;
     let slot = blocks.get_mut(slot_number).ok_or_else(outside)?;
-    let held = slot.get_or_insert_with(|| Block { number: u64::MAX, bytes: Vec::new() });
+    let held = slot.get_or_insert_with(|| Block {
+        number: u64::MAX,
+        bytes: Vec::new(),
+    });
     if held.number != number {
         let start = number * BLOCK_LEN;
         let len = usize_len(&(start..file_len.min(start + BLOCK_LEN)))?;
@@ -157,7 +174,14 @@ mod tests {
             assert_eq!(spool.in_memory().is_some(), memory_bytes_max > 5_000_000);
             assert_eq!(spool.len(), 5_000_000);
             let mut reader = SpoolReader::new(&spool);
-            for range in [0..10, 65_530..65_540, 65_536..131_072, 4_999_990..5_000_000, 7..300_000, 4_259_840..4_259_850] {
+            for range in [
+                0..10,
+                65_530..65_540,
+                65_536..131_072,
+                4_999_990..5_000_000,
+                7..300_000,
+                4_259_840..4_259_850,
+            ] {
                 let expected = &bytes[range.start as usize..range.end as usize];
                 assert_eq!(reader.read(range).unwrap(), expected);
             }

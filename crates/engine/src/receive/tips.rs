@@ -49,14 +49,27 @@ pub(crate) fn reach(
     values: &[ObjectId],
     options: &IntakeOptions,
 ) -> Result<Reached, IntakeError> {
-    let follower = Follower { parsed, index, known, shallow, options };
+    let follower = Follower {
+        parsed,
+        index,
+        known,
+        shallow,
+        options,
+    };
     let mut reached = follower.reach(values)?;
     if reached.tips.contains(&Tip::Incomplete) {
         // What only incomplete values reach must not be stored: walk again from the others.
         let tips = std::mem::take(&mut reached.tips);
-        let complete: Vec<ObjectId> =
-            values.iter().zip(&tips).filter(|(_, tip)| **tip != Tip::Incomplete).map(|(value, _)| *value).collect();
-        reached = Reached { tips, ..follower.reach(&complete)? };
+        let complete: Vec<ObjectId> = values
+            .iter()
+            .zip(&tips)
+            .filter(|(_, tip)| **tip != Tip::Incomplete)
+            .map(|(value, _)| *value)
+            .collect();
+        reached = Reached {
+            tips,
+            ..follower.reach(&complete)?
+        };
     }
     Ok(reached)
 }
@@ -89,7 +102,15 @@ impl<'a> Follower<'a> {
         for value in values {
             followed.push(self.follow(value, &mut tags, &mut tag_entries)?);
         }
-        let mut ordering = Ordering::new(CommitIndex { entries, index: self.index, rows }, self.known, self.shallow);
+        let mut ordering = Ordering::new(
+            CommitIndex {
+                entries,
+                index: self.index,
+                rows,
+            },
+            self.known,
+            self.shallow,
+        );
         let mut places = Vec::with_capacity(values.len());
         for followed in &followed {
             places.push(match followed {
@@ -98,8 +119,19 @@ impl<'a> Follower<'a> {
             });
         }
         let order = ordering.finish();
-        let context = Context { entries, index: self.index, rows, known: self.known };
-        let trees = Trees::new(&self.parsed.spool, entries, self.index, self.known, self.options.base_bytes_max);
+        let context = Context {
+            entries,
+            index: self.index,
+            rows,
+            known: self.known,
+        };
+        let trees = Trees::new(
+            &self.parsed.spool,
+            entries,
+            self.index,
+            self.known,
+            self.options.base_bytes_max,
+        );
         let mut cutter = Cutter::new(context, trees);
         cutter.commits(&order)?;
         let mut roots = HashSet::new();
@@ -111,17 +143,29 @@ impl<'a> Follower<'a> {
             }
         }
         let cut = cutter.finish();
-        let tips = values.iter().zip(followed.iter().zip(&places)).map(|(value, (followed, place))| {
-            let Some(followed) = followed else { return Tip::Incomplete };
-            let complete = match place {
-                Some(Place::New(place)) => cut.broken.binary_search(place).is_err(),
-                Some(Place::Outside(_)) => true,
-                Some(Place::Missing) => false,
-                None => !incomplete_roots.contains(&followed.end),
-            };
-            let peeled = (followed.end != *value).then_some(followed.end);
-            if complete { Tip::Complete { kind: followed.kind, peeled } } else { Tip::Incomplete }
-        });
+        let tips = values
+            .iter()
+            .zip(followed.iter().zip(&places))
+            .map(|(value, (followed, place))| {
+                let Some(followed) = followed else {
+                    return Tip::Incomplete;
+                };
+                let complete = match place {
+                    Some(Place::New(place)) => cut.broken.binary_search(place).is_err(),
+                    Some(Place::Outside(_)) => true,
+                    Some(Place::Missing) => false,
+                    None => !incomplete_roots.contains(&followed.end),
+                };
+                let peeled = (followed.end != *value).then_some(followed.end);
+                if complete {
+                    Tip::Complete {
+                        kind: followed.kind,
+                        peeled,
+                    }
+                } else {
+                    Tip::Incomplete
+                }
+            });
         let tips = tips.collect();
         Ok(Reached { order, cut, tags, tips })
     }
@@ -147,10 +191,18 @@ impl<'a> Follower<'a> {
             }
             let first_kind = *first_kind.get_or_insert(kind);
             if kind != ObjectKind::Tag {
-                return Ok(Some(Followed { kind: first_kind, end: at, end_kind: kind, end_is_new: true }));
+                return Ok(Some(Followed {
+                    kind: first_kind,
+                    end: at,
+                    end_kind: kind,
+                    end_is_new: true,
+                }));
             }
             let rows = &self.parsed.inspector.tags;
-            let row = rows.binary_search_by_key(&entry, |row| Some(row.entry)).ok().and_then(|row| rows.get(row));
+            let row = rows
+                .binary_search_by_key(&entry, |row| Some(row.entry))
+                .ok()
+                .and_then(|row| rows.get(row));
             let row = row.ok_or(IntakeError::Internal("a tag without row"))?;
             if tag_entries.insert(row.entry) {
                 tags.push(*row);
@@ -176,7 +228,12 @@ impl<'a> Follower<'a> {
             };
             let first_kind = *first_kind.get_or_insert(described.kind);
             if described.kind != ObjectKind::Tag {
-                return Ok(Some(Followed { kind: first_kind, end: at, end_kind: described.kind, end_is_new: false }));
+                return Ok(Some(Followed {
+                    kind: first_kind,
+                    end: at,
+                    end_kind: described.kind,
+                    end_is_new: false,
+                }));
             }
             let Some((_, content)) = self.known.objects(&[at])?.pop().flatten() else {
                 return Ok(None);

@@ -56,7 +56,9 @@ impl Tree {
 
     /// The last entry that starts at or before an offset.
     pub(crate) fn at_or_before(&self, offset: usize) -> usize {
-        self.starts.partition_point(|start| *start as usize <= offset).saturating_sub(1)
+        self.starts
+            .partition_point(|start| *start as usize <= offset)
+            .saturating_sub(1)
     }
 
     /// Whether an entry starts at an offset, or the tree ends there.
@@ -124,7 +126,10 @@ impl<'a> Trees<'a> {
             missing.dedup();
             let found = self.outside(&missing)?;
             for (oid, tree) in oids.iter().zip(&mut trees).filter(|(_, tree)| tree.is_none()) {
-                *tree = missing.binary_search(oid).ok().and_then(|at| found.get(at).cloned().flatten());
+                *tree = missing
+                    .binary_search(oid)
+                    .ok()
+                    .and_then(|at| found.get(at).cloned().flatten());
             }
         }
         Ok(trees)

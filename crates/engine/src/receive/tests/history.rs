@@ -11,11 +11,28 @@ use std::fmt::Write as _;
 /// several roots; answers its commits, oldest first.
 pub(super) fn random_history(repo: &Repo, commits: usize, rng: &mut fastrand::Rng) -> Vec<ObjectId> {
     let mut stream = String::new();
-    let names = ["a", "b", "c.c", "sub/x", "sub/y", "sub/deep/z", "lib/x", "lib/deep/er/q", "zz", "sub.c", "sub0"];
+    let names = [
+        "a",
+        "b",
+        "c.c",
+        "sub/x",
+        "sub/y",
+        "sub/deep/z",
+        "lib/x",
+        "lib/deep/er/q",
+        "zz",
+        "sub.c",
+        "sub0",
+    ];
     let bodies: Vec<String> = (0..6).map(|n| format!("line {n}\n").repeat(1 + n * 7)).collect();
     for mark in 1..=commits {
         writeln!(stream, "commit refs/heads/c{mark}\nmark :{mark}").unwrap();
-        writeln!(stream, "committer C <c@example.com> {} +0000\ndata 2\nm", 1_700_000_000 + rng.u32(..1000)).unwrap();
+        writeln!(
+            stream,
+            "committer C <c@example.com> {} +0000\ndata 2\nm",
+            1_700_000_000 + rng.u32(..1000)
+        )
+        .unwrap();
         let is_root = mark == 1 || rng.u8(..20) == 0;
         if !is_root {
             let near = |rng: &mut fastrand::Rng| mark - 1 - rng.usize(..(mark - 1).min(6));
@@ -26,17 +43,35 @@ pub(super) fn random_history(repo: &Repo, commits: usize, rng: &mut fastrand::Rn
                 3 => 3,
                 _ => 0,
             };
-            let merged: BTreeSet<usize> = (0..others).map(|_| near(rng)).filter(|other| *other != parent).collect();
-            merged.iter().for_each(|other| writeln!(stream, "merge :{other}").unwrap());
+            let merged: BTreeSet<usize> = (0..others)
+                .map(|_| near(rng))
+                .filter(|other| *other != parent)
+                .collect();
+            merged
+                .iter()
+                .for_each(|other| writeln!(stream, "merge :{other}").unwrap());
         }
         for _ in 0..rng.usize(..4) {
             let name = names[rng.usize(..names.len())];
             match rng.u8(..16) {
                 0 => writeln!(stream, "D {name}").unwrap(),
                 1 => writeln!(stream, "D {}", name.split('/').next().unwrap()).unwrap(),
-                2 => writeln!(stream, "M 160000 {:040x} {name}", rng.u8(..)).unwrap(),
-                3 if !is_root => writeln!(stream, "M 040000 {} moved", tree_of(rng, mark)).unwrap(),
-                4 if !is_root => writeln!(stream, "M 040000 {} sub", tree_of(rng, mark)).unwrap(),
+                2 => writeln!(stream, "M 160000 {:040x} {name}", rng.u8(1..)).unwrap(),
+                verb @ 3..5 => {
+                    let top = name.split('/').next().unwrap();
+                    writeln!(stream, "M 100644 inline {name}\ndata 4\nhere").unwrap();
+                    writeln!(
+                        stream,
+                        "{}",
+                        if verb == 3 {
+                            format!("R {top} moved")
+                        } else {
+                            format!("C {top} lib/copy")
+                        }
+                    )
+                    .unwrap();
+                }
+                5 => writeln!(stream, "M 040000 {EMPTY_TREE} sub").unwrap(),
                 kind => {
                     let mode = ["120000", "100755", "100644"][usize::from(kind % 3)];
                     let mut body = bodies[rng.usize(..bodies.len())].clone();
@@ -50,23 +85,27 @@ pub(super) fn random_history(repo: &Repo, commits: usize, rng: &mut fastrand::Rn
         stream.push('\n');
     }
     repo.git(&["fast-import", "--quiet", "--force"], stream.as_bytes());
-    (1..=commits).map(|mark| repo.rev(&format!("refs/heads/c{mark}"))).collect()
+    (1..=commits)
+        .map(|mark| repo.rev(&format!("refs/heads/c{mark}")))
+        .collect()
 }
 
-/// fast-import resolves nothing inside a stream; the empty tree stands for "some tree that comes back".
-fn tree_of(_rng: &mut fastrand::Rng, _mark: usize) -> &'static str {
-    "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-}
+const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let first = std::env::var("CUESTA_SEED").ok().and_then(|seed| seed.parse().ok());
     let base = first.unwrap_or_else(|| fastrand::u64(..1 << 40));
-    (0..count).map(move |n| base + n).inspect(|seed| println!("CUESTA_SEED={seed}"))
+    (0..count)
+        .map(move |n| base + n)
+        .inspect(|seed| println!("CUESTA_SEED={seed}"))
 }
 
 /// Objects of all commits, per commit, from one run of git.
 fn closures(repo: &Repo, commits: &[ObjectId]) -> BTreeMap<ObjectId, BTreeSet<ObjectId>> {
-    commits.iter().map(|commit| (*commit, repo.objects(&[commit.to_string()]).into_iter().collect())).collect()
+    commits
+        .iter()
+        .map(|commit| (*commit, repo.objects(&[commit.to_string()]).into_iter().collect()))
+        .collect()
 }
 
 #[test]
@@ -93,7 +132,13 @@ fn ancestors_segments_are_the_closure_of_every_commit() {
             revisions.extend(pushed.iter().cloned());
             let pack = repo.pack(&revisions, option_sets[rng.usize(..4)]);
             for tip in layers.push(&pack, values).unwrap() {
-                assert_eq!(tip, Tip::Complete { kind: ObjectKind::Commit, peeled: None });
+                assert_eq!(
+                    tip,
+                    Tip::Complete {
+                        kind: ObjectKind::Commit,
+                        peeled: None
+                    }
+                );
             }
             pushed.extend(values.iter().map(ObjectId::to_string));
             next = end;
@@ -113,7 +158,10 @@ fn check_segments(layers: &Layers, expected: &BTreeMap<ObjectId, BTreeSet<Object
             let oid = layer.cue.oid(segment);
             let highest = parents(layer, segment).into_iter().map(|parent| {
                 let (layer, entry) = layers.find(&parent).unwrap();
-                layer.cue.segments.generation(layer.cue.segments.of_entry(entry).unwrap())
+                layer
+                    .cue
+                    .segments
+                    .generation(layer.cue.segments.of_entry(entry).unwrap())
             });
             assert_eq!(layer.cue.segments.generation(segment), highest.max().unwrap_or(0) + 1);
             let named = layers.segment(layer, segment);
@@ -131,7 +179,10 @@ pub(super) fn stock_git_reads(layers: &Layers, commits: &[ObjectId]) {
         repo.git(&["index-pack", "--stdin", "--fix-thin"], &layer.pack);
     }
     for commit in commits {
-        repo.git(&["update-ref", &format!("refs/heads/{commit}"), &commit.to_string()], b"");
+        repo.git(
+            &["update-ref", &format!("refs/heads/{commit}"), &commit.to_string()],
+            b"",
+        );
     }
     repo.git(&["fsck", "--strict", "--connectivity-only"], b"");
 }
@@ -139,10 +190,14 @@ pub(super) fn stock_git_reads(layers: &Layers, commits: &[ObjectId]) {
 #[test]
 fn a_sha256_history_round_trips() {
     let repo = Repo::with_format(ObjectFormat::Sha256);
-    let stream = "commit refs/heads/main\ncommitter C <c@example.com> 1 +0000\ndata 1\nm\nM 100644 inline f\ndata 3\nabc\n\n";
+    let stream =
+        "commit refs/heads/main\ncommitter C <c@example.com> 1 +0000\ndata 1\nm\nM 100644 inline f\ndata 3\nabc\n\n";
     repo.git(&["fast-import", "--quiet"], stream.as_bytes());
     let tip = repo.rev("main");
-    let mut layers = Layers { format: ObjectFormat::Sha256, ..Layers::default() };
+    let mut layers = Layers {
+        format: ObjectFormat::Sha256,
+        ..Layers::default()
+    };
     layers.push(&repo.pack(&["main".into()], &[]), &[tip]).unwrap();
     assert_eq!(layers.closure(&tip).len(), 3);
     stock_git_reads(&layers, &[tip]);
@@ -177,7 +232,13 @@ fn tags_trees_and_blobs_have_their_root_sets() {
     repo.git(&["tag", "-a", "-m", "t", "one", "c5"], b"");
     repo.git(&["tag", "-a", "-m", "t", "two", "one"], b"");
     repo.git(&["tag", "-a", "-m", "t", "of-blob", "blob"], b"");
-    let names = ["refs/tags/two", "refs/tags/of-blob", "refs/tags/tree", "refs/tags/blob", "refs/heads/c5"];
+    let names = [
+        "refs/tags/two",
+        "refs/tags/of-blob",
+        "refs/tags/tree",
+        "refs/tags/blob",
+        "refs/heads/c5",
+    ];
     let values = names.map(|name| repo.rev(name));
     let mut layers = Layers::default();
     let tips = layers.push(&repo.pack(&names.map(String::from), &[]), &values).unwrap();

@@ -38,7 +38,11 @@ impl Layers {
         let raw = &layer.pack[range.start as usize..range.end as usize];
         let (header, len) = EntryHeader::decode(self.format, raw).unwrap().unwrap();
         let (own, consumed) = zlib::inflate_exact(&raw[len..], header.size as usize).unwrap();
-        assert_eq!(len + consumed, raw.len(), "an entry holds its header and stream and nothing else");
+        assert_eq!(
+            len + consumed,
+            raw.len(),
+            "an entry holds its header and stream and nothing else"
+        );
         match layer.cue.entries.base(entry) {
             Base::None => own,
             Base::Entry(base) => delta::apply(&self.content(layer, base), &own).unwrap(),
@@ -107,8 +111,12 @@ impl Layers {
     /// What a segment names beside its commit.
     pub(super) fn segment(&self, layer: &Layer, segment: u32) -> Vec<ObjectId> {
         let segments = &layer.cue.segments;
-        let own = segments.trees(segment).chain(segments.blobs(segment)).map(|entry| layer.cue.oid(entry));
-        own.chain(segments.links(segment).map(|link| layer.cue.link_oid(link))).collect()
+        let own = segments
+            .trees(segment)
+            .chain(segments.blobs(segment))
+            .map(|entry| layer.cue.oid(entry));
+        own.chain(segments.links(segment).map(|link| layer.cue.link_oid(link)))
+            .collect()
     }
 }
 
@@ -134,7 +142,10 @@ impl Known for Layers {
     fn describe(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError> {
         let describe = |oid| {
             let (layer, entry): (&Layer, u32) = self.find(oid)?;
-            Some(Described { kind: layer.cue.entries.kind(entry), size: layer.cue.entries.size(entry) })
+            Some(Described {
+                kind: layer.cue.entries.kind(entry),
+                size: layer.cue.entries.size(entry),
+            })
         };
         Ok(oids.iter().map(describe).collect())
     }
@@ -148,7 +159,10 @@ impl Known for Layers {
         Ok(self.find(oid).and_then(|(layer, entry)| {
             let segment = layer.cue.segments.of_entry(entry)?;
             let segments = &layer.cue.segments;
-            Some(KnownCommit { generation: segments.generation(segment), tree: segments.root_tree(segment) })
+            Some(KnownCommit {
+                generation: segments.generation(segment),
+                tree: segments.root_tree(segment),
+            })
         }))
     }
 }

@@ -2,5 +2,6 @@
 
 mod history;
 mod layers;
+mod measure;
 mod packs;
 mod repo;

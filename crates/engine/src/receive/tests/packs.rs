@@ -101,7 +101,10 @@ fn a_layer_streams_in_chunks() {
         })
         .unwrap();
     assert!(built.pack.is_none());
-    layers.add(crate::layer_builder::Built { pack: Some(streamed.into()), ..built });
+    layers.add(crate::layer_builder::Built {
+        pack: Some(streamed.into()),
+        ..built
+    });
 }
 
 #[test]
@@ -139,9 +142,15 @@ fn what_nothing_reaches_is_dropped_or_kept_apart() {
     let reached = settled.reach(&layers, &Default::default(), &[commits[7]]).unwrap();
     let built = settled.build(&layers, &reached, 1 << 30, &mut |_| Ok(())).unwrap();
     assert!(built.self_contained, "a delta whose base is dropped is stored whole");
-    let apart = settled.build_unreachable(&layers, &reached, 1 << 30, &mut |_| Ok(())).unwrap().unwrap();
+    let apart = settled
+        .build_unreachable(&layers, &reached, 1 << 30, &mut |_| Ok(()))
+        .unwrap()
+        .unwrap();
     assert_eq!(built.objects + apart.objects, settled.objects());
-    assert_eq!((built.objects as usize, apart.segments), (repo.objects(&["c8".into()]).len(), 0));
+    assert_eq!(
+        (built.objects as usize, apart.segments),
+        (repo.objects(&["c8".into()]).len(), 0)
+    );
     layers.add(built);
     layers.add(apart);
 }
@@ -151,41 +160,86 @@ fn odd_packs_that_git_takes() {
     let base = b"a base that is long enough".to_vec();
     let base_oid = oid(ObjectKind::Blob, &base);
     let on_base = entry(EntryKind::RefDelta { base: base_oid }, &delta(base.len(), 6, b"!"));
-    let on_delta = entry(EntryKind::RefDelta { base: oid(ObjectKind::Blob, b"a base!") }, &delta(7, 7, b"?"));
+    let on_delta = entry(
+        EntryKind::RefDelta {
+            base: oid(ObjectKind::Blob, b"a base!"),
+        },
+        &delta(7, 7, b"?"),
+    );
     let result = oid(ObjectKind::Blob, b"a base!?");
     let orders = [
         vec![blob(&base), on_base.clone(), on_delta.clone()],
         vec![on_delta.clone(), on_base.clone(), blob(&base)],
-        vec![on_delta.clone(), blob(&base), on_base.clone(), blob(&base), on_delta.clone()],
-        vec![blob(b"a base!?"), on_delta.clone(), on_base.clone(), blob(b"a base!"), blob(&base)],
+        vec![
+            on_delta.clone(),
+            blob(&base),
+            on_base.clone(),
+            blob(&base),
+            on_delta.clone(),
+        ],
+        vec![
+            blob(b"a base!?"),
+            on_delta.clone(),
+            on_base.clone(),
+            blob(b"a base!"),
+            blob(&base),
+        ],
     ];
     for entries in orders {
         let mut layers = Layers::default();
         let tips = layers.push(&pack_of(&entries), &[result]).unwrap();
-        assert_eq!(tips, [Tip::Complete { kind: ObjectKind::Blob, peeled: None }]);
+        assert_eq!(
+            tips,
+            [Tip::Complete {
+                kind: ObjectKind::Blob,
+                peeled: None
+            }]
+        );
         assert_eq!(layers.object(&result).unwrap().1, b"a base!?");
     }
     let mut version_3 = pack_of(&[blob(b"x")]);
     version_3[7] = 3;
     version_3.truncate(version_3.len() - 20);
-    Layers::default().push(&sealed(version_3), &[oid(ObjectKind::Blob, b"x")]).unwrap();
+    Layers::default()
+        .push(&sealed(version_3), &[oid(ObjectKind::Blob, b"x")])
+        .unwrap();
     Layers::default().push(&pack_of(&[]), &[]).unwrap();
     let empty = [blob(b""), entry(EntryKind::Object(ObjectKind::Tree), b"")];
-    Layers::default().push(&pack_of(&empty), &[oid(ObjectKind::Tree, b"")]).unwrap();
+    Layers::default()
+        .push(&pack_of(&empty), &[oid(ObjectKind::Tree, b"")])
+        .unwrap();
 }
 
 /// Two deltas that give each other's base, beside the whole objects: resolved, they must not be stored as a circle.
 #[test]
 fn duplicates_cannot_make_a_circle_of_deltas() {
     let (a, b) = (b"aaaaaaaaaaaaaaaa1".to_vec(), b"aaaaaaaaaaaaaaaa2".to_vec());
-    let a_from_b = entry(EntryKind::RefDelta { base: oid(ObjectKind::Blob, &b) }, &delta(17, 16, b"1"));
-    let b_from_a = entry(EntryKind::RefDelta { base: oid(ObjectKind::Blob, &a) }, &delta(17, 16, b"2"));
-    let tree = [&b"100644 a\0"[..], oid(ObjectKind::Blob, &a).as_bytes(), b"100644 b\0", oid(ObjectKind::Blob, &b).as_bytes()].concat();
+    let a_from_b = entry(
+        EntryKind::RefDelta {
+            base: oid(ObjectKind::Blob, &b),
+        },
+        &delta(17, 16, b"1"),
+    );
+    let b_from_a = entry(
+        EntryKind::RefDelta {
+            base: oid(ObjectKind::Blob, &a),
+        },
+        &delta(17, 16, b"2"),
+    );
+    let tree = [
+        &b"100644 a\0"[..],
+        oid(ObjectKind::Blob, &a).as_bytes(),
+        b"100644 b\0",
+        oid(ObjectKind::Blob, &b).as_bytes(),
+    ]
+    .concat();
     let tree_entry = entry(EntryKind::Object(ObjectKind::Tree), &tree);
     for whole in [&a, &b] {
         let entries = [a_from_b.clone(), b_from_a.clone(), blob(whole), tree_entry.clone()];
         let mut layers = Layers::default();
-        layers.push(&pack_of(&entries), &[oid(ObjectKind::Tree, &tree)]).unwrap();
+        layers
+            .push(&pack_of(&entries), &[oid(ObjectKind::Tree, &tree)])
+            .unwrap();
         assert_eq!(layers.object(&oid(ObjectKind::Blob, &a)).unwrap().1, a);
         assert_eq!(layers.object(&oid(ObjectKind::Blob, &b)).unwrap().1, b);
     }
@@ -211,8 +265,16 @@ fn long_chains_need_no_stack_and_little_memory() {
     intake.finish_pack().unwrap();
     let settled = intake.settle(&crate::receive::Nothing).unwrap();
     let tip = oid(ObjectKind::Blob, &content);
-    let reached = settled.reach(&crate::receive::Nothing, &Default::default(), &[tip]).unwrap();
-    assert_eq!(reached.tips, [Tip::Complete { kind: ObjectKind::Blob, peeled: None }]);
+    let reached = settled
+        .reach(&crate::receive::Nothing, &Default::default(), &[tip])
+        .unwrap();
+    assert_eq!(
+        reached.tips,
+        [Tip::Complete {
+            kind: ObjectKind::Blob,
+            peeled: None
+        }]
+    );
 }
 
 #[test]
@@ -227,7 +289,10 @@ fn a_bushy_tree_of_deltas_resolves_within_a_tight_bound() {
                 let new = [depth, n as u8, child];
                 let content = [&base[..90], &new].concat();
                 let base_oid = oid(ObjectKind::Blob, base);
-                entries.push(entry(EntryKind::RefDelta { base: base_oid }, &delta(base.len(), 90, &new)));
+                entries.push(entry(
+                    EntryKind::RefDelta { base: base_oid },
+                    &delta(base.len(), 90, &new),
+                ));
                 next.push(content);
             }
         }
@@ -253,14 +318,23 @@ fn a_broken_frame_is_refused() {
     };
     assert_eq!(refusal(&with(0, b'p')), PackFault::Signature);
     assert_eq!(refusal(&with(7, 4)), PackFault::Version(4));
-    assert!(matches!(refusal(&with(good.len() - 1, 0x55)), PackFault::Trailer { .. }));
+    assert!(matches!(
+        refusal(&with(good.len() - 1, 0x55)),
+        PackFault::Trailer { .. }
+    ));
     assert_eq!(refusal(&[good.clone(), vec![0]].concat()), PackFault::Junk);
     let mut fewer = good[..good.len() - 20].to_vec();
     fewer[11] = 1;
-    assert!(matches!(refusal(&sealed(fewer)), PackFault::Trailer { .. } | PackFault::Junk));
+    assert!(matches!(
+        refusal(&sealed(fewer)),
+        PackFault::Trailer { .. } | PackFault::Junk
+    ));
     let mut more = good[..good.len() - 20].to_vec();
     more[11] = 3;
-    assert!(matches!(refusal(&sealed(more)), PackFault::BadObject { .. } | PackFault::EarlyEof));
+    assert!(matches!(
+        refusal(&sealed(more)),
+        PackFault::BadObject { .. } | PackFault::EarlyEof
+    ));
     for len in 0..good.len() {
         assert_eq!(refusal(&good[..len]), PackFault::EarlyEof, "cut at {len}");
     }
@@ -286,10 +360,16 @@ fn broken_entries_are_refused() {
         let lie = fault(&[entry_of_size(kind, size, b"hello")]);
         assert!(matches!(lie, ObjectFault::Size { .. }), "{lie}");
     }
-    assert!(matches!(fault(&[entry_of_size(kind, u64::MAX >> 4, b"hello")]), ObjectFault::TooLarge { .. }));
+    assert!(matches!(
+        fault(&[entry_of_size(kind, u64::MAX >> 4, b"hello")]),
+        ObjectFault::TooLarge { .. }
+    ));
     assert!(matches!(fault(&[vec![0x05, 1, 2, 3]]), ObjectFault::Header(_)));
     assert!(matches!(fault(&[vec![0x55, 1, 2, 3]]), ObjectFault::Header(_)));
-    assert!(matches!(fault(&[vec![0x35, b'n', b'o', b't', b' ', b'z', b'l', b'i', b'b']]), ObjectFault::Inflate(_)));
+    assert!(matches!(
+        fault(&[vec![0x35, b'n', b'o', b't', b' ', b'z', b'l', b'i', b'b']]),
+        ObjectFault::Inflate(_)
+    ));
     for distance in [1, 3, 1000] {
         let bad = entry(EntryKind::OfsDelta { distance }, &delta(5, 5, b"!"));
         assert_eq!(fault(&[blob(b"hello"), bad]), ObjectFault::BaseOutOfBound);
@@ -305,18 +385,33 @@ fn broken_entries_are_refused() {
     ];
     let first = blob(b"hello");
     for bytes in broken {
-        let bad = entry(EntryKind::OfsDelta { distance: first.len() as u64 }, bytes);
+        let bad = entry(
+            EntryKind::OfsDelta {
+                distance: first.len() as u64,
+            },
+            bytes,
+        );
         let refused = fault(&[first.clone(), bad]);
         assert!(matches!(refused, ObjectFault::Delta(_)), "{bytes:?}: {refused}");
     }
     let huge = [0xff, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0x7f];
-    let bad = entry(EntryKind::OfsDelta { distance: first.len() as u64 }, &huge);
+    let bad = entry(
+        EntryKind::OfsDelta {
+            distance: first.len() as u64,
+        },
+        &huge,
+    );
     assert!(matches!(fault(&[first.clone(), bad]), ObjectFault::TooLarge { .. }));
 }
 
 #[test]
 fn bases_that_are_nowhere_are_refused() {
-    let missing = entry(EntryKind::RefDelta { base: ObjectId::Sha1([7; 20]) }, &delta(5, 5, b"!"));
+    let missing = entry(
+        EntryKind::RefDelta {
+            base: ObjectId::Sha1([7; 20]),
+        },
+        &delta(5, 5, b"!"),
+    );
     assert_eq!(refusal(&pack_of(&[missing])), PackFault::Unresolved(1));
     assert_eq!(PackFault::Unresolved(1).to_string(), "pack has 1 unresolved delta");
 }
@@ -327,15 +422,30 @@ fn limits_hold_at_and_above() {
     let with = |change: &dyn Fn(&mut crate::receive::IntakeOptions)| {
         let mut options = options(FORMAT);
         change(&mut options);
-        Layers::default().push_with(options, &pack, &[]).map(|_| ()).map_err(|error| error.to_string())
+        Layers::default()
+            .push_with(options, &pack, &[])
+            .map(|_| ())
+            .map_err(|error| error.to_string())
     };
     let len = pack.len() as u64;
     assert_eq!(with(&|options| options.pack_bytes_max = Some(len)), Ok(()));
-    assert!(with(&|options| options.pack_bytes_max = Some(len - 1)).unwrap_err().contains("maximum allowed size"));
+    assert!(
+        with(&|options| options.pack_bytes_max = Some(len - 1))
+            .unwrap_err()
+            .contains("maximum allowed size")
+    );
     assert_eq!(with(&|options| options.objects_max = 2), Ok(()));
-    assert!(with(&|options| options.objects_max = 1).unwrap_err().contains("too many objects"));
+    assert!(
+        with(&|options| options.objects_max = 1)
+            .unwrap_err()
+            .contains("too many objects")
+    );
     assert_eq!(with(&|options| options.held_object_bytes_max = 5), Ok(()));
-    assert!(with(&|options| options.held_object_bytes_max = 4).unwrap_err().contains("too large"));
+    assert!(
+        with(&|options| options.held_object_bytes_max = 4)
+            .unwrap_err()
+            .contains("too large")
+    );
 }
 
 #[test]
@@ -344,13 +454,16 @@ fn whatever_is_missing_makes_the_tip_incomplete() {
     let stream = "commit refs/heads/main\nmark :1\ncommitter C <c@example.com> 1 +0000\ndata 1\nm\n\
         M 100644 inline dir/f\ndata 3\nabc\n\n\
         commit refs/heads/main\ncommitter C <c@example.com> 2 +0000\ndata 1\nm\nfrom :1\nM 100644 inline g\ndata 1\ng\n\n\
-        tag t\nfrom refs/heads/main\ntagger C <c@example.com> 2 +0000\ndata 1\nm\n\n";
+        tag t\nfrom refs/heads/main\ntagger C <c@example.com> 2 +0000\ndata 1\nm\n";
     repo.git(&["fast-import", "--quiet"], stream.as_bytes());
     let (tip, tag) = (repo.rev("main"), repo.rev("t"));
     let all = repo.objects(&["t".into()]);
     let content = |oid: &ObjectId| {
         let kind = ObjectKind::from_name(repo.text(&["cat-file", "-t", &oid.to_string()]).as_bytes()).unwrap();
-        entry(EntryKind::Object(kind), &repo.git(&["cat-file", kind.name(), &oid.to_string()], b""))
+        entry(
+            EntryKind::Object(kind),
+            &repo.git(&["cat-file", kind.name(), &oid.to_string()], b""),
+        )
     };
     assert_eq!(all.len(), 8);
     for missing in &all {
@@ -360,7 +473,11 @@ fn whatever_is_missing_makes_the_tip_incomplete() {
         assert_eq!(tips[0], Tip::Incomplete, "without {missing}");
         assert_eq!(tips[1] == Tip::Incomplete, *missing != tag, "without {missing}");
         let stored = layers.layers.len();
-        assert_eq!(stored, usize::from(*missing == tag), "nothing of an incomplete push is stored");
+        assert_eq!(
+            stored,
+            usize::from(*missing == tag),
+            "nothing of an incomplete push is stored"
+        );
     }
 }
 
@@ -370,12 +487,16 @@ fn a_name_of_the_wrong_kind_makes_the_tip_incomplete() {
     for (mode, complete) in [("100644", true), ("40000", false)] {
         let tree = [format!("{mode} f\0").as_bytes(), file.as_bytes()].concat();
         let entries = [blob(b"x"), entry(EntryKind::Object(ObjectKind::Tree), &tree)];
-        let tips = Layers::default().push(&pack_of(&entries), &[oid(ObjectKind::Tree, &tree)]).unwrap();
+        let tips = Layers::default()
+            .push(&pack_of(&entries), &[oid(ObjectKind::Tree, &tree)])
+            .unwrap();
         assert_eq!(tips[0] != Tip::Incomplete, complete);
     }
     let gitlink = [&b"160000 f\0"[..], &[9; 20]].concat();
     let entries = [entry(EntryKind::Object(ObjectKind::Tree), &gitlink)];
-    let tips = Layers::default().push(&pack_of(&entries), &[oid(ObjectKind::Tree, &gitlink)]).unwrap();
+    let tips = Layers::default()
+        .push(&pack_of(&entries), &[oid(ObjectKind::Tree, &gitlink)])
+        .unwrap();
     assert_ne!(tips[0], Tip::Incomplete);
 }
 
@@ -392,4 +513,36 @@ fn a_large_blob_streams() {
         intake.settle(&layers).unwrap();
     }
     layers.push(&pack, &[value]).unwrap();
+}
+
+#[test]
+fn objects_are_checked_as_fsck_does_also_across_pushes() {
+    let file = oid(ObjectKind::Blob, b"x");
+    let tree_of = |name: &str, blob: &ObjectId| [format!("100644 {name}\0").as_bytes(), blob.as_bytes()].concat();
+    let push_tree = |layers: &mut Layers, entries: &[Vec<u8>], tree: &[u8]| {
+        let pack = pack_of(&[entries, &[entry(EntryKind::Object(ObjectKind::Tree), tree)]].concat());
+        layers
+            .push(&pack, &[oid(ObjectKind::Tree, tree)])
+            .map_err(|error| error.to_string())
+    };
+    let dotgit = push_tree(&mut Layers::default(), &[blob(b"x")], &tree_of(".git", &file)).unwrap_err();
+    assert!(
+        dotgit.starts_with("fsck error in packed object: object ") && dotgit.contains(": hasDotgit: "),
+        "{dotgit}"
+    );
+    let evil = b"[submodule \"../../x\"]\n\tpath = a\n\turl = https://example.com/\n";
+    let evil_oid = oid(ObjectKind::Blob, evil);
+    let mut layers = Layers::default();
+    push_tree(&mut layers, &[blob(evil)], &tree_of("harmless", &evil_oid)).unwrap();
+    let refused = push_tree(&mut layers, &[], &tree_of(".gitmodules", &evil_oid)).unwrap_err();
+    assert!(refused.contains(": gitmodulesName: "), "{refused}");
+    let together = push_tree(
+        &mut Layers::default(),
+        &[blob(evil)],
+        &tree_of(".gitmodules", &evil_oid),
+    )
+    .unwrap_err();
+    assert_eq!(together, refused);
+    let missing = push_tree(&mut Layers::default(), &[], &tree_of(".gitmodules", &evil_oid)).unwrap_err();
+    assert!(missing.contains(": gitmodulesMissing: "), "{missing}");
 }

@@ -16,8 +16,22 @@ impl Repo {
     }
 
     pub(super) fn with_format(format: ObjectFormat) -> Self {
-        let repo = Self { directory: tempfile::tempdir().unwrap(), format };
-        repo.git(&["init", "-q", "--bare", &format!("--object-format={format}"), "-b", "main", "."], b"");
+        let repo = Self {
+            directory: tempfile::tempdir().unwrap(),
+            format,
+        };
+        repo.git(
+            &[
+                "init",
+                "-q",
+                "--bare",
+                &format!("--object-format={format}"),
+                "-b",
+                "main",
+                ".",
+            ],
+            b"",
+        );
         repo
     }
 
@@ -40,7 +54,10 @@ impl Repo {
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .envs([("GIT_AUTHOR_NAME", "A"), ("GIT_AUTHOR_EMAIL", "a@example.com")])
             .envs([("GIT_COMMITTER_NAME", "C"), ("GIT_COMMITTER_EMAIL", "c@example.com")])
-            .envs([("GIT_AUTHOR_DATE", "1700000000 +0000"), ("GIT_COMMITTER_DATE", "1700000000 +0000")])
+            .envs([
+                ("GIT_AUTHOR_DATE", "1700000000 +0000"),
+                ("GIT_COMMITTER_DATE", "1700000000 +0000"),
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -55,7 +72,10 @@ impl Repo {
     }
 
     pub(super) fn text(&self, arguments: &[&str]) -> String {
-        String::from_utf8(self.git(arguments, b"")).unwrap().trim_end().to_owned()
+        String::from_utf8(self.git(arguments, b""))
+            .unwrap()
+            .trim_end()
+            .to_owned()
     }
 
     pub(super) fn oid(&self, hex: &str) -> ObjectId {
@@ -70,7 +90,10 @@ impl Repo {
     pub(super) fn objects(&self, revisions: &[String]) -> Vec<ObjectId> {
         let text = self.git(&["rev-list", "--objects", "--stdin"], revisions.join("\n").as_bytes());
         let lines = String::from_utf8(text).unwrap();
-        lines.lines().map(|line| self.oid(line.split(' ').next().unwrap())).collect()
+        lines
+            .lines()
+            .map(|line| self.oid(line.split(' ').next().unwrap()))
+            .collect()
     }
 
     /// A pack of what revisions reach, made with some options of `git pack-objects`.
