@@ -1,6 +1,7 @@
 //! Zlib streams, as objects and pack entries are stored, with state that is reused from one stream to the next.
 //!
-//! Nothing here trusts a declared size: output stops at it, and memory grows only with bytes that were really inflated.
+//! Nothing here trusts a declared size: output stops at it, and memory grows only with the input's length.
+//! Streaming is zlib-rs; libdeflate does what it does faster, which is all that is whole in memory.
 
 use crate::ErrorKind;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -133,6 +134,41 @@ impl Inflater {
     }
 }
 
+/// Inflates streams that are whole in memory and whose end is known, as those of stored entries are: up to twice as
+/// fast as [`Inflater`], but without a word on where the stream ends.
+#[derive(Default)]
+pub struct WholeInflater {
+    state: libdeflater::Decompressor,
+}
+
+impl WholeInflater {
+    /// An inflater; it keeps its state (about 12 KiB) from stream to stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Inflates `stream` into `output`, which is cleared first. It must inflate to exactly `size` bytes; bytes after
+    /// its end are ignored.
+    pub fn inflate(&mut self, stream: &[u8], size: usize, output: &mut Vec<u8>) -> Result<(), ZlibError> {
+        use libdeflater::DecompressionError::{BadData, InsufficientSpace};
+        output.clear();
+        output.resize(size.min(inflated_len_max(stream.len())), 0);
+        let got = self
+            .state
+            .zlib_decompress(stream, output)
+            .map_err(|error| match error {
+                InsufficientSpace => ZlibError::TooLong { expected: size },
+                BadData => ZlibError::Corrupt,
+            })?;
+        output.truncate(got);
+        if got == size {
+            Ok(())
+        } else {
+            Err(ZlibError::TooShort { expected: size, got })
+        }
+    }
+}
+
 /// Deflate codes at best 258 bytes in 2 bits; the real bound of zlib streams is 1032 to 1.
 fn inflated_len_max(compressed_len: usize) -> usize {
     compressed_len.saturating_mul(1032)
@@ -145,31 +181,61 @@ pub fn inflate_exact(input: &[u8], size: usize) -> Result<(Vec<u8>, usize), Zlib
     Ok((output, consumed))
 }
 
-/// Deflates one buffer after another at one level, reusing the state (about 260 KiB).
+/// Deflates one buffer after another at one level, reusing the state (a few hundred KiB).
 pub struct Deflater {
-    state: Compress,
+    state: DeflateState,
 }
+
+enum DeflateState {
+    ZlibRs(Box<Compress>),
+    Libdeflate(libdeflater::Compressor),
+}
+
+/// From this level on libdeflate is the faster one, half as fast again; below, zlib-rs is.
+const LIBDEFLATE_LEVEL_MIN: u32 = 4;
 
 impl Deflater {
     /// A deflater of a level from 0 (store) to 9 (best); higher levels mean 9.
     pub fn new(level: u32) -> Self {
-        Self {
-            state: Compress::new(Compression::new(level.min(9)), true),
-        }
+        let level = level.min(9);
+        let whole = i32::try_from(level)
+            .ok()
+            .and_then(|level| libdeflater::CompressionLvl::new(level).ok());
+        let state = match whole {
+            Some(whole) if level >= LIBDEFLATE_LEVEL_MIN => {
+                DeflateState::Libdeflate(libdeflater::Compressor::new(whole))
+            }
+            _ => DeflateState::ZlibRs(Box::new(Compress::new(Compression::new(level), true))),
+        };
+        Self { state }
     }
 
     /// Appends the zlib stream of `content` to `output`.
     pub fn deflate(&mut self, content: &[u8], output: &mut Vec<u8>) -> Result<(), ZlibError> {
-        self.state.reset();
-        output.reserve(content.len() / 2 + 64);
-        loop {
-            let taken = usize::try_from(self.state.total_in()).unwrap_or(content.len());
-            let rest = content.get(taken..).unwrap_or_default();
-            match self.state.compress_vec(rest, output, FlushCompress::Finish) {
-                Ok(Status::StreamEnd) => return Ok(()),
-                Ok(_) => output.reserve(output.capacity().max(64)),
-                Err(_) => return Err(ZlibError::Deflate),
+        match &mut self.state {
+            DeflateState::ZlibRs(state) => deflate_with_zlib_rs(state, content, output),
+            DeflateState::Libdeflate(state) => {
+                let start = output.len();
+                output.resize(start + state.zlib_compress_bound(content.len()), 0);
+                let room = output.get_mut(start..).unwrap_or_default();
+                let len = state.zlib_compress(content, room).map_err(|_| ZlibError::Deflate)?;
+                output.truncate(start + len);
+                Ok(())
             }
+        }
+    }
+}
+
+fn deflate_with_zlib_rs(state: &mut Compress, content: &[u8], output: &mut Vec<u8>) -> Result<(), ZlibError> {
+    state.reset();
+    output.reserve(content.len() / 2 + 64);
+    loop {
+        let taken = usize::try_from(state.total_in()).unwrap_or(content.len());
+        let rest = content.get(taken..).unwrap_or_default();
+        match state.compress_vec(rest, output, FlushCompress::Finish) {
+            Ok(Status::StreamEnd) => return Ok(()),
+            Ok(_) => output.reserve(output.capacity().max(64)),
+            Err(_) => return Err(ZlibError::Deflate),
         }
     }
 }
@@ -195,6 +261,9 @@ mod tests {
             let mut stream = deflated(&content, level);
             let len = stream.len();
             stream.extend(tail);
+            let mut whole = Vec::new();
+            prop_assert_eq!(WholeInflater::new().inflate(&stream, content.len(), &mut whole), Ok(()));
+            prop_assert_eq!(&whole, &content);
             prop_assert_eq!(inflate_exact(&stream, content.len()), Ok((content, len)));
         }
 
@@ -248,6 +317,33 @@ mod tests {
             })
         );
         assert!(output.capacity() < 64 << 10);
+    }
+
+    #[test]
+    fn a_whole_stream_is_trusted_no_more() {
+        let (mut inflater, mut output) = (WholeInflater::new(), Vec::new());
+        let stream = deflated(&b"0123456789".repeat(1000), 9);
+        let table = [
+            (
+                &stream[..],
+                10_001,
+                ZlibError::TooShort {
+                    expected: 10_001,
+                    got: 10_000,
+                },
+            ),
+            (&stream[..], 9_999, ZlibError::TooLong { expected: 9_999 }),
+            (&stream[..], 0, ZlibError::TooLong { expected: 0 }),
+            (&stream[..stream.len() - 1], 10_000, ZlibError::Corrupt),
+            (b"", 0, ZlibError::Corrupt),
+        ];
+        for (stream, size, error) in table {
+            assert_eq!(inflater.inflate(stream, size, &mut output), Err(error));
+        }
+        let short = deflated(b"small", 1);
+        assert!(inflater.inflate(&short, usize::MAX, &mut output).is_err());
+        assert!(output.capacity() < 64 << 10);
+        assert_eq!(inflater.inflate(&deflated(b"", 9), 0, &mut output), Ok(()));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(super) fn check(
             break;
         }
         flags.bad_mode |= !is_good_mode(entry.mode, report.config.strict);
-        match order.follow(&entry) {
+        match order.follow(entry.mode, entry.name) {
             Follows::Sorted => {}
             Follows::Unsorted => flags.unsorted = true,
             Follows::Duplicate => flags.duplicate = true,
@@ -111,9 +111,22 @@ fn check_name(entry: &TreeEntry<'_>, report: &mut Report<'_>, special: &mut Spec
         flags.dotgit |= dotname::is_dotgit(name);
         check_dot_file(entry, report, special);
     }
-    if memchr::memchr2(b'/', b'\\', name).is_some() {
+    if has_separator(name) {
         check_separators(entry, report, special, flags);
     }
+}
+
+/// Whether there is a slash of either kind; names are too short for a call of memchr to pay.
+#[inline]
+fn has_separator(name: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
+    let (words, tail) = name.as_chunks::<8>();
+    let in_words = words
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word))
+        .any(|word| has_zero(word ^ (ONES * b'/' as u64)) || has_zero(word ^ (ONES * b'\\' as u64)));
+    in_words || tail.iter().any(|byte| matches!(byte, b'/' | b'\\'))
 }
 
 /// Notes `.gitmodules` and `.gitattributes`; none of git's files should be a symbolic link.
@@ -168,21 +181,19 @@ enum Follows {
 struct Order<'a, 's> {
     content: &'a [u8],
     stack: &'s mut NameStack,
-    previous: Option<TreeEntry<'a>>,
+    previous: Option<(TreeMode, &'a [u8])>,
 }
 
 impl<'a> Order<'a, '_> {
     #[inline]
-    fn follow(&mut self, entry: &TreeEntry<'a>) -> Follows {
-        let Some(previous) = self.previous.replace(*entry) else {
+    fn follow(&mut self, mode: TreeMode, name: &'a [u8]) -> Follows {
+        let Some((previous_mode, previous)) = self.previous.replace((mode, name)) else {
             return Follows::Sorted;
         };
-        let len = previous.name.len().min(entry.name.len());
-        let (start, this_start) = (previous.name.get(..len), entry.name.get(..len));
-        match start.cmp(&this_start) {
-            std::cmp::Ordering::Less => Follows::Sorted,
-            std::cmp::Ordering::Greater => Follows::Unsorted,
-            std::cmp::Ordering::Equal => self.follow_prefix(&previous, entry, len),
+        match previous.iter().zip(name).find(|(before, after)| before != after) {
+            Some((before, after)) if before < after => Follows::Sorted,
+            Some(_) => Follows::Unsorted,
+            None => self.follow_prefix((previous_mode, previous), (mode, name)),
         }
     }
 
@@ -190,16 +201,20 @@ impl<'a> Order<'a, '_> {
     ///
     /// A file and a tree of one name need not be neighbours (`foo`, `foo.bar`, `foo/`), so files whose tree may still
     /// come are kept on a stack.
-    fn follow_prefix(&mut self, previous: &TreeEntry<'a>, entry: &TreeEntry<'a>, len: usize) -> Follows {
-        let (before, after) = (previous.name.get(len).copied(), entry.name.get(len).copied());
-        if before.is_none() && after.is_none() {
+    fn follow_prefix(&mut self, previous: (TreeMode, &'a [u8]), this: (TreeMode, &'a [u8])) -> Follows {
+        if previous.1.len() == this.1.len() {
             return Follows::Duplicate;
         }
-        let end = |byte: Option<u8>, mode: TreeMode| byte.unwrap_or(if mode.is_tree() { b'/' } else { 0 });
-        let (before, after) = (end(before, previous.mode), end(after, entry.mode));
+        let len = previous.1.len().min(this.1.len());
+        let after_start = |(mode, name): (TreeMode, &[u8])| match name.get(len) {
+            Some(byte) => *byte,
+            None if mode.is_tree() => b'/',
+            None => 0,
+        };
+        let (before, after) = (after_start(previous), after_start(this));
         if before == 0 && sorts_before_slash(after) {
-            self.push(previous.name);
-        } else if after == b'/' && sorts_before_slash(before) && self.duplicates_earlier(entry.name) {
+            self.push(previous.1);
+        } else if after == b'/' && sorts_before_slash(before) && self.duplicates_earlier(this.1) {
             return Follows::Duplicate;
         }
         if before < after {
