@@ -1,5 +1,7 @@
 //! Advertisements, byte for byte as stock git writes them.
 
+#![allow(clippy::unwrap_used)] // A test asserts by it, in its helpers too.
+
 mod support;
 
 use cuesta_git::ObjectFormat;

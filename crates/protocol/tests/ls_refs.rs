@@ -1,5 +1,7 @@
 //! `ls-refs` and `object-info`, byte for byte as stock git answers them.
 
+#![allow(clippy::unwrap_used)] // A test asserts by it, in its helpers too.
+
 mod support;
 
 use bytes::Bytes;

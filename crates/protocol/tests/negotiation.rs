@@ -1,5 +1,7 @@
 //! Fetch negotiations, byte for byte as stock git has them, up to the pack.
 
+#![allow(clippy::unwrap_used)] // A test asserts by it, in its helpers too.
+
 mod support;
 
 use std::collections::{HashMap, HashSet};

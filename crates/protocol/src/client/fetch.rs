@@ -23,10 +23,10 @@ pub fn write_fetch(out: &mut Vec<u8>, server: &ServerCapabilities, agent: &str, 
     if let Some(filter) = &request.pack.filter {
         let mut spec = Vec::new();
         filter.write(&mut spec);
-        pktline::encode(out, &[b"filter ", &spec]);
+        pktline::encode(out, &[b"filter ", &spec, b"\n"]);
     }
     if !request.packfile_uris.is_empty() {
-        pktline::encode(out, &[b"packfile-uris ", &request.packfile_uris.join(&b","[..])]);
+        pktline::encode(out, &[b"packfile-uris ", &request.packfile_uris.join(&b","[..]), b"\n"]);
     }
     request.pack.wants.iter().for_each(|oid| write_oid(out, b"want ", oid));
     request
@@ -67,7 +67,7 @@ fn write_boundary(out: &mut Vec<u8>, pack: &PackRequest) {
         Deepen::Excluding { since, not } => {
             since.iter().for_each(|since| line(format!("deepen-since {since}")));
             not.iter()
-                .for_each(|name| pktline::encode(out, &[b"deepen-not ", name]));
+                .for_each(|name| pktline::encode(out, &[b"deepen-not ", name, b"\n"]));
         }
     }
 }
