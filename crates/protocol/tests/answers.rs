@@ -12,7 +12,7 @@ use cuesta_protocol::client::{
 use cuesta_protocol::filter::FilterSpec;
 use cuesta_protocol::pktline::{Decoder, Packet};
 use cuesta_protocol::receive::{Command, PushCapabilities, PushRequest, RefReport, RefStatus, Report, ReportVersion};
-use cuesta_protocol::upload::answer::{FetchAnswer, write_v0_shallow};
+use cuesta_protocol::upload::answer::{FetchAnswer, write_bundle_uri, write_v0_shallow};
 use cuesta_protocol::upload::v2::Fetch;
 use cuesta_protocol::upload::{Deepen, PackRequest};
 use cuesta_protocol::{Limits, ProtocolError};
@@ -120,6 +120,42 @@ fn wanted_refs_and_the_side_band_are_written_as_git_does() {
         let stock = answer(&repository, &request);
         assert_eq!(ours.escape_ascii().to_string(), stock.escape_ascii().to_string());
     }
+}
+
+#[test]
+fn bundles_are_named_as_git_does() {
+    let repository = Repository::full(ObjectFormat::Sha1);
+    let pairs = [
+        ("bundle.version", "1"),
+        ("bundle.mode", "all"),
+        ("bundle.a.uri", "https://x/y.bundle"),
+    ];
+    pairs
+        .iter()
+        .for_each(|(key, value)| drop(repository.git(&["config", key, value])));
+    repository.git(&["config", "uploadpack.advertiseBundleURIs", "true"]);
+    let stock = stock(&repository, b"0016command=bundle-uri0000");
+    let mut values: std::collections::BTreeMap<String, String> = pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
+    // Git tells them in the order of its settings, ours in that of their names.
+    let sorted = |wire: &[u8]| {
+        let mut lines = read(wire, |packet| Ok(packet.clone())).unwrap();
+        lines.sort_by_key(|packet| format!("{packet:?}"));
+        lines
+    };
+    let mut ours = Vec::new();
+    write_bundle_uri(&mut ours, &values);
+    assert_eq!(sorted(&ours), sorted(&stock));
+    values.insert(
+        "bundle.b.uri".to_owned(),
+        "https://x/\nbundle.c.uri=file:///etc".to_owned(),
+    );
+    values.insert("bundle.d uri".to_owned(), "https://x/".to_owned());
+    let mut again = Vec::new();
+    write_bundle_uri(&mut again, &values);
+    assert_eq!(again, ours);
 }
 
 #[test]

@@ -80,6 +80,7 @@ pub struct RequestParser {
     options: UploadOptions,
     limits: Limits,
     size: usize,
+    sideband_all: bool,
     state: State,
 }
 
@@ -121,12 +122,16 @@ impl RequestParser {
             options,
             limits,
             size: 0,
+            sideband_all: false,
             state: State::Keys(Keys::default()),
         }
     }
 
     /// Takes the next packet.
     pub fn handle(&mut self, packet: &Packet) -> Result<Event, ProtocolError> {
+        if self.size == 0 {
+            self.sideband_all = false;
+        }
         self.size = self.size.saturating_add(packet.wire_size());
         within(self.size, self.limits.request_bytes_max, "bytes in a request")?;
         match packet {
@@ -146,17 +151,23 @@ impl RequestParser {
         }
     }
 
-    /// Appends what tells the client of an error of this parser, or of a server that refuses its request: an `ERR` packet, or
-    /// the same on band 3 once `sideband-all` was asked for.
+    /// Appends what tells the client of an error of this parser, or that the server refuses the request it gave last, in
+    /// place of an answer: an `ERR` packet, or the same on band 3 if `sideband-all` was asked for.
     pub fn refuse(&self, out: &mut Vec<u8>, error: &ProtocolError) {
-        let sideband_all = matches!(&self.state, State::Arguments(_, Arguments::Fetch(fetch)) if fetch.sideband_all());
-        super::answer::FetchAnswer { sideband_all }.error(out, &error.to_string());
+        let answer = super::answer::FetchAnswer {
+            sideband_all: self.sideband_all,
+        };
+        answer.error(out, &error.to_string());
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), ProtocolError> {
         match &mut self.state {
             State::Keys(keys) => keys.take(line, &self.options, &self.limits),
-            State::Arguments(_, arguments) => arguments.take(line, self.format, &self.options, &self.limits),
+            State::Arguments(_, arguments) => {
+                arguments.take(line, self.format, &self.options, &self.limits)?;
+                self.sideband_all = matches!(arguments, Arguments::Fetch(fetch) if fetch.sideband_all());
+                Ok(())
+            }
         }
     }
 

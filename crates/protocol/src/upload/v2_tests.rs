@@ -422,10 +422,12 @@ fn refusals_take_the_band_the_client_listens_on() {
     };
     let text = format!("upload-pack: not our ref {}", hex(1));
     assert_eq!(refuse(&["command=fetch", "0001", "done"]), [format!("ERR {text}")]);
-    assert_eq!(
-        refuse(&["command=fetch", "0001", "sideband-all"]),
-        [format!("\x03{text}")]
-    );
+    let over_band_3 = [format!("\x03{text}")];
+    assert_eq!(refuse(&["command=fetch", "0001", "sideband-all"]), over_band_3);
+    assert_eq!(refuse(&["command=fetch", "0001", "sideband-all", "0000"]), over_band_3);
+    assert_eq!(refuse(&["command=fetch", "0001", "sideband-all", "0001"]), over_band_3);
+    let next = ["command=fetch", "0001", "sideband-all", "0000", "command=fetch"];
+    assert_eq!(refuse(&next), [format!("ERR {text}")]);
 }
 
 fn line() -> impl Strategy<Value = String> {

@@ -1,9 +1,11 @@
 //! The `fetch` command (gitprotocol-v2, `fetch`).
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId};
 
-use crate::error::within;
+use crate::error::{quote, within};
 use crate::options::UploadOptions;
 use crate::upload::PackRequest;
 use crate::upload::parse::{Boundary, IdSet};
@@ -62,7 +64,7 @@ impl Fetch {
 
     /// The refusal of a `want-ref` that is hidden or not there.
     pub fn unknown_ref(name: &[u8]) -> ProtocolError {
-        ProtocolError::Refused(format!("unknown ref {}", crate::error::quote(name)))
+        ProtocolError::Refused(format!("unknown ref {}", quote(name)))
     }
 }
 
@@ -72,6 +74,7 @@ pub(super) struct FetchParser {
     parsed: Fetch,
     wants: IdSet,
     haves: IdSet,
+    names: HashSet<Bytes>,
     boundary: Boundary,
 }
 
@@ -151,11 +154,11 @@ impl FetchParser {
     }
 
     fn take_want_ref(&mut self, name: &[u8], limits: &Limits) -> Result<(), ProtocolError> {
-        if self.parsed.want_refs.iter().any(|earlier| earlier == name) {
-            let text = format!("duplicate want-ref {}", crate::error::quote(name));
-            return Err(ProtocolError::Malformed(text));
+        let name = Bytes::copy_from_slice(name);
+        if !self.names.insert(name.clone()) {
+            return Err(ProtocolError::Malformed(format!("duplicate want-ref {}", quote(&name))));
         }
-        self.parsed.want_refs.push(Bytes::copy_from_slice(name));
+        self.parsed.want_refs.push(name);
         within(self.parsed.want_refs.len(), limits.want_refs_max, "want-ref lines")
     }
 
