@@ -240,3 +240,21 @@ fn checkers_join_what_they_know() {
     assert_eq!(left.special_blobs().collect::<Vec<_>>(), [oid]);
     assert_eq!(left.take_warnings().len(), WARNINGS_MAX);
 }
+
+#[test]
+fn ids_are_as_wide_as_the_format() {
+    let wide = commit_with(&"1".repeat(40), &"1".repeat(64));
+    let mut checker = Checker::new(ObjectFormat::Sha256, Arc::new(Config::strict()));
+    let oid = ObjectId::null(ObjectFormat::Sha256);
+    assert_eq!(ids(checker.check(ObjectKind::Commit, &oid, &wide)), []);
+    assert_eq!(
+        ids(checker.check(ObjectKind::Commit, &oid, COMMIT)),
+        [MessageId::BadTreeSha1]
+    );
+    let tree = [&b"100644 a\0"[..], &[7; 32], b"40000 b\0", &[8; 32]].concat();
+    assert_eq!(ids(checker.check(ObjectKind::Tree, &oid, &tree)), []);
+    assert_eq!(
+        ids(checker.check(ObjectKind::Tree, &oid, &tree[..tree.len() - 12])),
+        [MessageId::BadTree]
+    );
+}
