@@ -122,8 +122,8 @@ impl Bits {
         })
     }
 
-    /// The smallest number above `from` that is no member, at most the limit.
-    fn next_absent(&self, from: u32) -> u32 {
+    /// The smallest number at or above `from` that is no member, at most the limit.
+    pub fn next_absent(&self, from: u32) -> u32 {
         let mut index = word_of(from);
         let Some(first) = self.words.get(index) else {
             return self.limit;

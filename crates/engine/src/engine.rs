@@ -1,6 +1,6 @@
 //! The engine: all repositories of one bucket and one log store.
 
-use crate::world::{EngineOptions, Payloads, World};
+use crate::world::{EngineOptions, World};
 use crate::{EngineError, Repository, RepositoryName};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use cuesta_git::{ObjectFormat, RefName};
 use cuesta_ledger::{
     Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore, NameConflict,
 };
-use cuesta_store::{Bucket, Clock, Entropy, StoreErrorKind, Workers};
+use cuesta_store::{BlockCache, Bucket, Clock, Entropy, StoreErrorKind, Workers};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tokio::sync::OnceCell;
 
 /// What an engine is made of.
 pub struct EngineParts {
-    /// Where layers and checkpoints are.
-    pub bucket: Bucket,
+    /// Where layers and checkpoints are, behind a cache of blocks.
+    pub cache: BlockCache,
     /// Where logs are.
     pub log_store: Arc<dyn LogStore>,
     /// Tells the time.
@@ -46,13 +46,14 @@ impl Engine {
     /// Opens the directory of names. Must be called within a tokio runtime, which carries the logs' tasks.
     pub async fn open(parts: EngineParts) -> Result<Self, EngineError> {
         let EngineParts {
-            bucket,
+            cache,
             log_store,
             clock,
             entropy,
             workers,
             options,
         } = parts;
+        let bucket = cache.bucket().clone();
         let checkpoints: Arc<dyn CheckpointSource> = Arc::new(BucketCheckpoints { bucket: bucket.clone() });
         let log = Log::open(
             log_store.clone(),
@@ -62,7 +63,6 @@ impl Engine {
         )
         .await?;
         let directory = Directory::new(log, clock.clone(), entropy.clone());
-        let cache = Payloads::new(bucket.clone());
         let open = Mutex::new(OpenRepositories::new(options.open_repositories_max));
         let world = Arc::new(World {
             bucket,

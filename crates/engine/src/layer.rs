@@ -1,15 +1,14 @@
 //! One layer: its cue, loaded section by section when first needed, and ranged reads of its pack.
 
-use crate::Payloads;
 use crate::{EngineError, graph::Slot};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cuesta_format::{
     CueCounts, CueHeader, Entries, Externals, Filter, FormatError, LayerId, LayerMeta, LayerPlace, LogId, Lookup,
     Roots, SectionKind, Segments, layer_cue_key, layer_pack_key,
 };
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use cuesta_ledger::LayerRecord;
-use futures::future::BoxFuture;
+use cuesta_store::{Access, BlockCache};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -44,7 +43,7 @@ enum Source {
         cue: Bytes,
     },
     Bucket {
-        cache: Payloads,
+        cache: BlockCache,
         pack_key: String,
         cue_key: String,
     },
@@ -77,12 +76,12 @@ pub struct History {
 
 impl Layer {
     /// The layer of a record of the layer list in the log `log`; made at the first call, then shared by all views.
-    pub fn of(record: &LayerRecord, log: LogId, cache: &Payloads) -> Result<Arc<Self>, EngineError> {
+    pub fn of(record: &LayerRecord, log: LogId, cache: &BlockCache) -> Result<Arc<Self>, EngineError> {
         let attached = record.attached(|| Arc::new(Self::new(record, log, cache)));
         attached.ok_or(EngineError::Internal("something else is attached to a layer record"))
     }
 
-    fn new(record: &LayerRecord, log: LogId, cache: &Payloads) -> Self {
+    fn new(record: &LayerRecord, log: LogId, cache: &BlockCache) -> Self {
         let source = match &record.place {
             LayerPlace::Inline { pack, cue } => Source::Inline {
                 pack: pack.clone(),
@@ -249,18 +248,33 @@ impl Layer {
         }
     }
 
-    /// Bytes of the pack. Cost: a ranged GET for each block of the range that the block cache does not hold.
-    // Boxed, for the compiler cannot see through nested streams of such futures that they are `Send`.
-    pub fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, EngineError>> {
-        Box::pin(async move {
-            match &self.source {
-                Source::Inline { pack, .. } => self.slice(pack, range),
-                Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
-                    Err(self.corrupt("an entry ends outside the pack"))
-                }
-                Source::Bucket { cache, pack_key, .. } => Ok(cache.read(pack_key, self.meta.pack_bytes, range).await?),
+    /// Bytes of the pack, to be kept in the cache. Cost: ranged GETs for the blocks of the range that it does not hold.
+    pub async fn read(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        Ok(concatenate(self.read_pieces(range, Access::Keep).await?))
+    }
+
+    /// As [`Layer::read`], for one pass over much: what it reads pushes nothing else out of the cache.
+    pub async fn scan(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        Ok(concatenate(self.read_pieces(range, Access::Scan).await?))
+    }
+
+    /// Starts fetching what a scan will read soon: one request, for the cache's largest fetch.
+    pub(crate) fn prefetch(&self, range: Range<u64>) {
+        if let Source::Bucket { cache, pack_key, .. } = &self.source {
+            cache.prefetch(pack_key, self.meta.pack_bytes, range, Access::Scan);
+        }
+    }
+
+    async fn read_pieces(&self, range: Range<u64>, access: Access) -> Result<Vec<Bytes>, EngineError> {
+        match &self.source {
+            Source::Inline { pack, .. } => Ok(vec![self.slice(pack, range)?]),
+            Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
+                Err(self.corrupt("an entry ends outside the pack"))
             }
-        })
+            Source::Bucket { cache, pack_key, .. } => {
+                Ok(cache.read_pieces(pack_key, self.meta.pack_bytes, range, access).await?)
+            }
+        }
     }
 
     fn slice(&self, bytes: &Bytes, range: Range<u64>) -> Result<Bytes, EngineError> {
@@ -291,6 +305,16 @@ impl Layer {
         self.shared.lock().insert(larger.layer.id(), Arc::clone(&shared));
         shared
     }
+}
+
+/// One piece out of many; a single one is not copied.
+fn concatenate(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() <= 1 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+    whole.freeze()
 }
 
 impl Index {

@@ -12,7 +12,7 @@ use cuesta_git::zlib::Inflater;
 use cuesta_git::{ObjectKind, delta, object_id};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,6 +71,10 @@ struct Batch {
     object_bytes: u64,
 }
 
+fn key(location: &Location) -> (LayerId, u32) {
+    (location.layer.id(), location.entry)
+}
+
 /// One entry: an object, or a delta on another node.
 struct Node {
     layer: Arc<Layer>,
@@ -84,46 +88,96 @@ struct Node {
 }
 
 impl Batch {
-    async fn add(&mut self, view: &View, mut location: Location) -> Result<(), EngineError> {
-        let first_new = self.nodes.len();
-        let mut child: Option<usize> = None;
-        loop {
-            let key = (location.layer.id(), location.entry);
-            let known = self.node_of.get(&key).copied();
-            let node = match known {
-                // A node made by this very chain leads back to itself.
-                Some(node) if node >= first_new => return Err(location.layer.corrupt("deltas form a cycle")),
-                Some(node) => node,
+    async fn add(&mut self, view: &View, location: Location) -> Result<(), EngineError> {
+        let chain = match self.chain(view, &location).await? {
+            Some(chain) => chain,
+            None => self.chain_through_any_copies(view, location).await?,
+        };
+        let mut child = None;
+        for location in chain {
+            let node = match self.node_of.get(&key(&location)) {
+                Some(node) => *node,
                 None => self.add_node(&location).await?,
             };
             self.link(child, node);
-            let reached = self.nodes.get(node).ok_or(LOST)?;
-            if known.is_some() {
-                return Ok(());
+            child = Some(node);
+        }
+        Ok(())
+    }
+
+    /// From an entry down to one that is no delta or is known already. `None` if the copies of bases that come first lead
+    /// back to an entry on the way: a later layer may hold a copy of a base that is in turn a delta on what rests on it.
+    async fn chain(&self, view: &View, location: &Location) -> Result<Option<Vec<Location>>, EngineError> {
+        let mut chain = vec![location.clone()];
+        let mut seen = HashSet::new();
+        loop {
+            let at = chain.last().ok_or(LOST)?;
+            if !seen.insert(key(at)) {
+                return Ok(None);
             }
-            if node - first_new > DELTA_DEPTH_MAX {
-                return Err(location.layer.corrupt(format!(
-                    "entry {} is a delta deeper than {DELTA_DEPTH_MAX}",
-                    location.entry
-                )));
+            if chain.len() > DELTA_DEPTH_MAX {
+                return Err(at
+                    .layer
+                    .corrupt(format!("entry {} is a delta deeper than {DELTA_DEPTH_MAX}", at.entry)));
             }
-            location = match reached.index.entries.base(location.entry) {
-                Base::None => return Ok(()),
+            if self.node_of.contains_key(&key(at)) {
+                return Ok(Some(chain));
+            }
+            let index = at.layer.index().await?;
+            let next = match index.entries.base(at.entry) {
+                Base::None => return Ok(Some(chain)),
                 Base::Entry(entry) => Location {
-                    layer: location.layer,
+                    layer: Arc::clone(&at.layer),
                     entry,
                 },
                 Base::External(external) => {
-                    let oid = reached.index.externals.oid(external);
-                    let missing = || {
-                        location
-                            .layer
-                            .corrupt(format!("delta base {oid} is in no layer of the view"))
-                    };
-                    view.find(&oid).await?.ok_or_else(missing)?
+                    let oid = index.externals.oid(external);
+                    let missing = || at.layer.corrupt(format!("delta base {oid} is in no layer of the view"));
+                    view.find_base(&oid).await?.ok_or_else(missing)?
                 }
             };
-            child = Some(node);
+            chain.push(next);
+        }
+    }
+
+    /// As [`Batch::chain`], trying every copy of every base. There always is a way: when a delta was stored, its base was
+    /// readable without it.
+    async fn chain_through_any_copies(&self, view: &View, start: Location) -> Result<Vec<Location>, EngineError> {
+        let mut seen = HashSet::from([key(&start)]);
+        let mut path = vec![(start.clone(), self.bases(view, &start).await?)];
+        while let Some((_, bases)) = path.last_mut() {
+            let Some(base) = bases.pop() else {
+                path.pop();
+                continue;
+            };
+            if !seen.insert(key(&base)) {
+                continue;
+            }
+            let next = self.bases(view, &base).await?;
+            let whole = next.is_empty();
+            path.push((base, next));
+            if whole {
+                return Ok(path.into_iter().map(|(location, _)| location).collect());
+            }
+        }
+        Err(start
+            .layer
+            .corrupt(format!("the deltas below entry {} form a cycle", start.entry)))
+    }
+
+    /// The copies of the base of an entry, oldest last; none if it needs no base or is known already.
+    async fn bases(&self, view: &View, at: &Location) -> Result<Vec<Location>, EngineError> {
+        if self.node_of.contains_key(&key(at)) {
+            return Ok(Vec::new());
+        }
+        let index = at.layer.index().await?;
+        match index.entries.base(at.entry) {
+            Base::None => Ok(Vec::new()),
+            Base::Entry(entry) => Ok(vec![Location {
+                layer: Arc::clone(&at.layer),
+                entry,
+            }]),
+            Base::External(external) => view.copies(&index.externals.oid(external)).await,
         }
     }
 

@@ -90,6 +90,32 @@ impl View {
         Ok(None)
     }
 
+    /// Where `oid` is as a delta's base: the oldest copy in the bucket, or else in the inline layers. A base in an older
+    /// layer than the delta cannot rest on it.
+    pub(crate) async fn find_base(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
+        for layer in self.bucket_layers().await?.iter().rev() {
+            if let Some(entry) = layer.find(oid).await? {
+                return Ok(Some(Location {
+                    layer: Arc::clone(layer),
+                    entry,
+                }));
+            }
+        }
+        self.find(oid).await
+    }
+
+    /// Every copy of `oid`, newest first.
+    pub(crate) async fn copies(&self, oid: &ObjectId) -> Result<Vec<Location>, EngineError> {
+        let mut copies = Vec::new();
+        for record in self.inner.state.layers().iter().rev() {
+            let layer = Layer::of(record, self.inner.log, &self.inner.world.cache)?;
+            if let Some(entry) = layer.find(oid).await? {
+                copies.push(Location { layer, entry });
+            }
+        }
+        Ok(copies)
+    }
+
     /// Whether the repository has `oid`.
     pub async fn contains(&self, oid: &ObjectId) -> Result<bool, EngineError> {
         Ok(self.find(oid).await?.is_some())

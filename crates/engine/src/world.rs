@@ -1,9 +1,7 @@
 //! What every part of the engine works with, and the limits it keeps.
 
-use bytes::Bytes;
 use cuesta_ledger::LogStore;
-use cuesta_store::{Bucket, Clock, Entropy, StoreError, Workers};
-use std::ops::Range;
+use cuesta_store::{BlockCache, Bucket, Clock, Entropy, Workers};
 use std::sync::Arc;
 
 /// Limits and choices of an engine. The defaults suit a server of one node.
@@ -39,28 +37,10 @@ impl Default for EngineOptions {
 /// The handles an engine was made with.
 pub(crate) struct World {
     pub(crate) bucket: Bucket,
-    pub(crate) cache: Payloads,
+    pub(crate) cache: BlockCache,
     pub(crate) log_store: Arc<dyn LogStore>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) workers: Workers,
     pub(crate) options: EngineOptions,
-}
-
-/// Ranged reads of immutable payloads.
-#[derive(Clone)]
-pub struct Payloads {
-    bucket: Bucket,
-}
-
-impl Payloads {
-    /// Reads straight from the bucket.
-    pub fn new(bucket: Bucket) -> Self {
-        Self { bucket }
-    }
-
-    /// The bytes `range` of the payload under `key`, which is `size` bytes long.
-    pub async fn read(&self, key: &str, _size: u64, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.bucket.get_range(key, range).await
-    }
 }

@@ -71,6 +71,11 @@ impl PositionSet {
         self.slots.iter().flatten().map(Bits::count).sum()
     }
 
+    /// Whether there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().flatten().all(Bits::is_empty)
+    }
+
     /// The layers with members, oldest first.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (u32, &Bits)> {
         // As many slots as `new` was given, which is a u32.

@@ -20,6 +20,8 @@ pub struct Plan {
     /// Entries sent as whole objects, because the client would not find their delta's base.
     pub(super) rebuilt: PositionSet,
     pub(super) ofs_delta: bool,
+    /// Bases that could be given by distance must be, whatever the stored header says: see `bases`.
+    pub(super) distances_only: bool,
     objects: u32,
 }
 
@@ -53,6 +55,14 @@ impl Plan {
     /// Objects that must be inflated and deflated again; the others are copied.
     pub fn rebuilt_count(&self) -> u64 {
         self.rebuilt.count()
+    }
+
+    /// Where the bases of deltas lie.
+    pub(super) fn contents(&self) -> bases::Contents<'_> {
+        bases::Contents {
+            graph: &self.graph,
+            sets: [&self.copied, &self.rebuilt],
+        }
     }
 
     /// The one layer whose pack is, byte for byte, the answer.
@@ -143,7 +153,14 @@ impl Draft {
             selection.add(tag)?;
         }
         let mut copied = selection.finish()?;
-        let rebuilt = bases::to_rebuild(&graph, &copied, &send, &common.commits, request.thin)?;
+        let (thin, ofs_delta) = (request.thin, request.ofs_delta);
+        let client = bases::Client {
+            send: &send,
+            common: &common.commits,
+            thin,
+            ofs_delta,
+        };
+        let (rebuilt, distances_only) = bases::to_rebuild(&graph, &copied, &client)?;
         let objects = copied.count();
         let objects = u32::try_from(objects).map_err(|_| EngineError::limit("objects in a pack", u32::MAX.into()))?;
         for position in rebuilt.iter() {
@@ -155,6 +172,7 @@ impl Draft {
             copied,
             rebuilt,
             ofs_delta: request.ofs_delta,
+            distances_only,
             objects,
         })
     }

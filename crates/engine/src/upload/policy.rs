@@ -115,14 +115,13 @@ impl Reach {
                     return Ok(true);
                 }
             }
-            if let Some(root) = slot.history.roots.of_entry(entry) {
-                if self
-                    .graph
-                    .locate(&slot.history.roots.oid(root))
-                    .is_some_and(|root| self.others.contains(&root))
-                {
-                    return Ok(true);
-                }
+            let root = slot
+                .history
+                .roots
+                .of_entry(entry)
+                .map(|root| slot.history.roots.oid(root));
+            if root.is_some_and(|root| self.names(&root)) {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -147,16 +146,15 @@ impl Reach {
                 }
             }
             let roots = &slot.history.roots;
-            for root in (0..roots.len()).filter(|root| roots.links(*root).any(is_it)) {
-                if self
-                    .graph
-                    .locate(&roots.oid(root))
-                    .is_some_and(|root| self.others.contains(&root))
-                {
-                    return Ok(true);
-                }
+            if (0..roots.len()).any(|root| roots.links(root).any(is_it) && self.names(&roots.oid(root))) {
+                return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether a ref, or a tag that a ref names, names the tree or blob `oid`.
+    fn names(&self, oid: &ObjectId) -> bool {
+        self.graph.locate(oid).is_some_and(|root| self.others.contains(&root))
     }
 }

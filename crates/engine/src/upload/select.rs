@@ -128,47 +128,57 @@ impl<'a> Selection<'a> {
     /// Leaves each object in one layer only, the oldest that was selected: a delta's base then never lies in a newer
     /// layer than the delta, which keeps chains across layers free of cycles.
     ///
-    /// Cost: for each entry selected, a filter probe for each larger layer something is selected from.
+    /// Cost: for each entry selected, a filter probe for each larger layer in the bucket that something is selected from,
+    /// and a hash look-up if it is of an inline layer.
     pub(super) fn finish(mut self) -> Result<PositionSet, EngineError> {
-        let mut selected: Vec<(u32, Bits)> = self.entries.layers().map(|(slot, bits)| (slot, bits.clone())).collect();
+        let selected: Vec<(u32, Bits)> = self.entries.layers().map(|(slot, bits)| (slot, bits.clone())).collect();
         if selected.len() < 2 {
             return Ok(self.entries);
         }
-        selected.sort_by_key(|(slot, bits)| (bits.limit(), *slot));
-        let mut inline: HashMap<ObjectId, Position> = HashMap::new();
-        for (at, (number, bits)) in selected.iter().enumerate() {
-            let slot = self.graph.slot(*number)?;
-            let larger = selected.get(at + 1..).unwrap_or_default();
-            let larger: Vec<u32> = larger
-                .iter()
-                .map(|(slot, _)| *slot)
-                .filter(|slot| !self.is_inline(*slot))
-                .collect();
-            let is_inline = slot.layer.is_inline();
-            if larger.is_empty() && !is_inline {
+        let (inline, mut bucket): (Vec<_>, Vec<_>) = selected.into_iter().partition(|(slot, _)| self.is_inline(*slot));
+        bucket.sort_by_key(|(slot, bits)| (bits.limit(), *slot));
+        let slots: Vec<u32> = bucket.iter().map(|(slot, _)| *slot).collect();
+        for (at, (slot, bits)) in bucket.iter().enumerate() {
+            self.drop_copies(*slot, bits, slots.get(at + 1..).unwrap_or_default(), &mut None)?;
+        }
+        let mut seen = Some(HashMap::new());
+        for (slot, bits) in &inline {
+            self.drop_copies(*slot, bits, &slots, &mut seen)?;
+        }
+        Ok(self.entries)
+    }
+
+    /// Compares the entries of one layer with those of `others`, and with those `seen` before.
+    fn drop_copies(
+        &mut self,
+        number: u32,
+        bits: &Bits,
+        others: &[u32],
+        seen: &mut Option<HashMap<ObjectId, Position>>,
+    ) -> Result<(), EngineError> {
+        if others.is_empty() && seen.is_none() {
+            return Ok(());
+        }
+        let slot = self.graph.slot(number)?;
+        for entry in bits.iter() {
+            let Some(oid) = slot.index.oid(entry) else { continue };
+            let mut kept = Position { slot: number, entry };
+            if let Some(other) = seen.as_mut().and_then(|seen| seen.insert(oid, kept)) {
+                // An older layer has it: no further comparison is needed.
+                self.drop_newer(kept, other);
                 continue;
             }
-            for entry in bits.iter() {
-                let Some(oid) = slot.index.oid(entry) else { continue };
-                let position = Position { slot: *number, entry };
-                let other = is_inline.then(|| inline.insert(oid, position)).flatten();
-                let mut kept = other.map_or(position, |other| self.drop_newer(position, other));
-                if is_inline {
-                    inline.insert(oid, kept);
-                }
-                for &other in &larger {
-                    let other_slot = self.graph.slot(other)?;
-                    let Some(entry) = other_slot.index.find(&oid) else {
-                        continue;
-                    };
-                    let other = Position { slot: other, entry };
-                    if self.entries.contains(other) && self.entries.contains(kept) {
-                        kept = self.drop_newer(kept, other);
-                    }
+            for &other in others {
+                let Some(entry) = self.graph.slot(other)?.index.find(&oid) else {
+                    continue;
+                };
+                let other = Position { slot: other, entry };
+                if self.entries.contains(other) && self.entries.contains(kept) {
+                    kept = self.drop_newer(kept, other);
                 }
             }
         }
-        Ok(self.entries)
+        Ok(())
     }
 
     fn is_inline(&self, slot: u32) -> bool {

@@ -2,7 +2,7 @@
 //! nobody asks for.
 
 use super::Plan;
-use super::units::{Fetched, UNIT_BYTES, Unit, Units};
+use super::units::{FETCH_BYTES, Fetched, UNIT_BYTES, Unit, Units};
 use super::writer::Writer;
 use crate::EngineError;
 use bytes::Bytes;
@@ -93,7 +93,10 @@ fn copy_layer(
         async move {
             let range = start..end.min(start + UNIT_BYTES);
             let layer = Arc::clone(&plan.graph.slot(slot)?.layer);
-            let bytes = layer.read(range.clone()).await?;
+            if start.is_multiple_of(FETCH_BYTES) {
+                layer.prefetch(start..end.min(start + FETCH_BYTES));
+            }
+            let bytes = layer.scan(range.clone()).await?;
             Ok::<_, EngineError>((range.end, bytes))
         }
         .boxed()

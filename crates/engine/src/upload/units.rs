@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Bytes of one read, but for a gap at its end.
 pub(super) const UNIT_BYTES: u64 = 1 << 20;
+/// Where entries follow one another without a gap, this much is fetched at once, so that requests are few.
+pub(super) const FETCH_BYTES: u64 = 8 << 20;
 /// Two runs of entries with no more between them than this are read as one.
 const GAP_BYTES_MAX: u64 = 32 << 10;
 /// Bytes of whole objects made for one unit, unless a single object is larger.
@@ -19,11 +21,12 @@ const REBUILD_BYTES: u64 = 4 << 20;
 pub(super) enum Unit {
     /// Objects to be sent whole. They come first, so that every delta on them comes later.
     Rebuild(Vec<Position>),
-    /// The copied ones among neighbouring entries of a layer, from one read.
+    /// The copied ones among neighbouring entries of a layer, from one read. `ahead` is to be fetched meanwhile.
     Entries {
         slot: u32,
         entries: Range<u32>,
         bytes: Range<u64>,
+        ahead: Option<Range<u64>>,
     },
     /// A part of an entry that is larger than a read; the first part holds its header.
     Part {
@@ -47,9 +50,16 @@ impl Unit {
     pub(super) async fn fetch(self, plan: Arc<Plan>) -> Result<(Self, Fetched), EngineError> {
         let fetched = match &self {
             Self::Rebuild(positions) => Fetched::Rebuilt(rebuild::entries(plan, positions.clone()).await?),
-            Self::Entries { slot, bytes, .. } | Self::Part { slot, bytes, .. } => {
+            Self::Entries { slot, bytes, ahead, .. } => {
                 let layer = Arc::clone(&plan.graph.slot(*slot)?.layer);
-                Fetched::Stored(layer.read(bytes.clone()).await?)
+                if let Some(ahead) = ahead {
+                    layer.prefetch(ahead.clone());
+                }
+                Fetched::Stored(layer.scan(bytes.clone()).await?)
+            }
+            Self::Part { slot, bytes, .. } => {
+                let layer = Arc::clone(&plan.graph.slot(*slot)?.layer);
+                Fetched::Stored(layer.scan(bytes.clone()).await?)
             }
         };
         Ok((self, fetched))
@@ -64,6 +74,8 @@ pub(super) struct Units {
     entry: u32,
     /// The rest of an entry whose first part was given.
     rest: Option<(u32, Range<u64>)>,
+    /// The present layer's pack is being fetched up to here.
+    fetched_to: u64,
 }
 
 impl Units {
@@ -74,6 +86,7 @@ impl Units {
             slot: 0,
             entry: 0,
             rest: None,
+            fetched_to: 0,
         }
     }
 
@@ -144,10 +157,17 @@ impl Units {
             bytes.end = range.end;
             self.entry = next + 1;
         }
+        let mut ahead = None;
+        if bytes.end > self.fetched_to {
+            let run_end = index.offset(bits.next_absent(start));
+            self.fetched_to = run_end.min(bytes.start + FETCH_BYTES).max(bytes.end);
+            ahead = Some(bytes.start..self.fetched_to);
+        }
         Some(Unit::Entries {
             slot: self.slot,
             entries: start..self.entry,
             bytes,
+            ahead,
         })
     }
 }
@@ -162,7 +182,7 @@ impl Iterator for Units {
         while self.slot < self.plan.graph.slot_count() {
             match self.entries() {
                 Some(unit) => return Some(unit),
-                None => (self.slot, self.entry) = (self.slot + 1, 0),
+                None => (self.slot, self.entry, self.fetched_to) = (self.slot + 1, 0, 0),
             }
         }
         None

@@ -94,7 +94,12 @@ impl Writer {
                 }
                 Ok(())
             }
-            (Unit::Entries { slot, entries, bytes }, Fetched::Stored(stored)) => self.write_entries(
+            (
+                Unit::Entries {
+                    slot, entries, bytes, ..
+                },
+                Fetched::Stored(stored),
+            ) => self.write_entries(
                 slot,
                 entries,
                 &Stored {
@@ -201,31 +206,34 @@ impl Writer {
         self.moves(number)?.note(entry, moved);
         let plan = Arc::clone(&self.plan);
         let slot = plan.graph.slot(number)?;
-        // A base in another layer is named in the stored header, and a name is right wherever the base comes to lie.
-        let Base::Entry(base) = slot.index.entries.base(entry) else {
-            return Ok(None);
-        };
-        let base_position = Position {
-            slot: number,
-            entry: base,
-        };
-        let target = self.base_offset(base_position)?;
-        if self.plan.ofs_delta
-            && self.plan.copied.contains(base_position)
-            && self.moves(number)?.of(base) == Some(moved)
-        {
+        let base = slot.index.entries.base(entry);
+        if base == Base::None {
             return Ok(None);
         }
+        if let Base::Entry(base) = base {
+            // The common case: base and delta have moved alike. A base that comes later is named in the stored header.
+            let base = Position {
+                slot: number,
+                entry: base,
+            };
+            let keeps = plan.ofs_delta && !plan.distances_only;
+            let alike = base.entry > entry || (keeps && self.moves(number)?.of(base.entry) == Some(moved));
+            if alike && plan.copied.contains(base) {
+                return Ok(None);
+            }
+        }
         let (header, old_len) = stored.header(slot, entry, offset)?;
-        let EntryKind::OfsDelta { .. } = header.kind else {
-            return Ok(None);
-        };
-        let kind = match target.and_then(|target| self.position.checked_sub(target)) {
-            Some(distance) if self.plan.ofs_delta && distance > 0 => EntryKind::OfsDelta { distance },
+        let place = plan.contents().base(Position { slot: number, entry }, base)?;
+        let place = place.map(|base| self.place(base)).transpose()?.flatten();
+        let kind = match place.and_then(|place| self.position.checked_sub(place)) {
+            Some(distance) if plan.ofs_delta && distance > 0 => EntryKind::OfsDelta { distance },
             _ => EntryKind::RefDelta {
-                base: self.oid(slot, base)?,
+                base: base_oid(slot, base)?,
             },
         };
+        if kind == header.kind {
+            return Ok(None);
+        }
         let mut bytes = Vec::with_capacity(ENTRY_HEADER_LEN_MAX);
         EntryHeader {
             kind,
@@ -235,25 +243,23 @@ impl Writer {
         Ok(Some(NewHeader { bytes, old_len }))
     }
 
-    /// Where the pack already holds what is at `base`; `None` if it does not, or not yet, or from another layer.
-    fn base_offset(&mut self, base: Position) -> Result<Option<u64>, EngineError> {
-        if let Some(offset) = self.rebuilt.get(&base) {
+    /// Where the pack holds the entry at `position`, which it does already: a rebuilt one, one of an older layer, or an
+    /// earlier one of the layer being written.
+    fn place(&mut self, position: Position) -> Result<Option<u64>, EngineError> {
+        if let Some(offset) = self.rebuilt.get(&position) {
             return Ok(Some(*offset));
         }
-        if !self.plan.copied.contains(base) {
-            return Ok(None);
-        }
-        let offset = self.plan.graph.slot(base.slot)?.index.entries.offset(base.entry);
+        let offset = self
+            .plan
+            .graph
+            .slot(position.slot)?
+            .index
+            .entries
+            .offset(position.entry);
         Ok(self
-            .moves(base.slot)?
-            .of(base.entry)
+            .moves(position.slot)?
+            .of(position.entry)
             .map(|moved| offset.wrapping_add(moved)))
-    }
-
-    fn oid(&self, slot: &Slot, entry: u32) -> Result<ObjectId, EngineError> {
-        slot.index
-            .oid(entry)
-            .ok_or_else(|| slot.layer.corrupt("a delta's base is no entry"))
     }
 
     fn moves(&mut self, slot: u32) -> Result<&mut Moves, EngineError> {
@@ -310,6 +316,16 @@ impl Writer {
             self.checksum.update(&chunk);
             self.chunks.push_back(chunk);
         }
+    }
+}
+
+/// The id of the base of an entry of `slot`.
+fn base_oid(slot: &Slot, base: Base) -> Result<ObjectId, EngineError> {
+    let missing = || slot.layer.corrupt("a delta's base is no entry");
+    match base {
+        Base::Entry(entry) => slot.index.oid(entry).ok_or_else(missing),
+        Base::External(external) => Ok(slot.index.externals.oid(external)),
+        Base::None => Err(missing()),
     }
 }
 
