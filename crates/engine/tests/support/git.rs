@@ -1,0 +1,87 @@
+//! Stock git as the other side.
+
+use super::history::History;
+use cuesta_git::pack::{EntryHeader, EntryKind, PackHeader};
+use cuesta_git::zlib::Deflater;
+use cuesta_git::{Checksum, ObjectFormat, ObjectId};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// A bare repository in a temporary directory.
+pub struct Git {
+    dir: tempfile::TempDir,
+}
+
+impl Git {
+    pub fn new(format: ObjectFormat) -> Self {
+        let git = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        git.run(
+            &["init", "-q", "--bare", &format!("--object-format={format}"), "."],
+            b"",
+        )
+        .unwrap();
+        git
+    }
+
+    /// The output, or what git said.
+    pub fn run(&self, args: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
+        let mut child = Command::new("git")
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("GIT_DIR", self.dir.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("HOME", self.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let output = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // Git may end before it has read everything; its exit status tells.
+                let _ = stdin.write_all(input);
+            });
+            child.wait_with_output().unwrap()
+        });
+        match output.status.success() {
+            true => Ok(output.stdout),
+            false => Err(format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
+    /// Takes in these objects of the history, written whole.
+    pub fn add(&self, history: &History, oids: &BTreeSet<ObjectId>) {
+        let mut pack = PackHeader::new(oids.len() as u32).encode().to_vec();
+        let mut deflater = Deflater::new(1);
+        for oid in oids {
+            let (kind, content) = &history.objects[oid];
+            EntryHeader {
+                kind: EntryKind::Object(*kind),
+                size: content.len() as u64,
+            }
+            .encode(&mut pack);
+            deflater.deflate(content, &mut pack).unwrap();
+        }
+        let mut checksum = Checksum::new(history.format);
+        checksum.update(&pack);
+        pack.extend(checksum.finish().as_bytes());
+        self.run(&["index-pack", "--stdin"], &pack).unwrap();
+    }
+
+    /// The ids that a rev-list prints.
+    pub fn rev_list(&self, args: &[String]) -> Result<BTreeSet<String>, String> {
+        let args: Vec<&str> = ["rev-list", "--objects"]
+            .into_iter()
+            .chain(args.iter().map(String::as_str))
+            .collect();
+        let output = String::from_utf8(self.run(&args, b"")?).unwrap();
+        Ok(output
+            .lines()
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .collect())
+    }
+}

@@ -1,0 +1,357 @@
+//! Views and uploads over random histories and layers, against stock git.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod support;
+
+use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want};
+use cuesta_engine::{Engine, Repository, View};
+use cuesta_format::{RefTarget, RefUpdate};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, RefName};
+use futures::TryStreamExt;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use support::git::Git;
+use support::history::History;
+use support::layers::{Spec, build};
+use support::{Rng, engine, push, repository};
+
+/// A history pushed in several layers.
+struct World {
+    history: History,
+    _engine: Engine,
+    repository: Arc<Repository>,
+    rng: Rng,
+}
+
+impl World {
+    async fn new(seed: u64, commits: usize, layers: usize) -> Self {
+        println!("seed {seed}");
+        let mut rng = Rng(seed);
+        let format = if seed % 4 == 3 {
+            ObjectFormat::Sha256
+        } else {
+            ObjectFormat::Sha1
+        };
+        let history = History::random(format, commits, &mut rng);
+        let engine = engine().await;
+        let repository = repository(&engine, format).await;
+        let mut earlier = BTreeSet::new();
+        for spec in specs(&history, layers, &mut rng) {
+            let layer = build(&history, &spec, &earlier, &mut rng);
+            earlier.extend(layer.oids.iter().copied());
+            push(&engine, &repository, layer, Vec::new()).await;
+        }
+        Self {
+            history,
+            _engine: engine,
+            repository,
+            rng,
+        }
+    }
+
+    async fn view(&self) -> View {
+        self.repository.view().await.unwrap()
+    }
+}
+
+/// Commits in consecutive layers, some of them again in later ones; tags and their targets with the last.
+fn specs(history: &History, layers: usize, rng: &mut Rng) -> Vec<Spec> {
+    let mut specs = vec![Spec::default(); layers];
+    let count = history.commits.len();
+    for commit in 0..count {
+        let home = commit * layers / count;
+        specs[home].commits.push(commit);
+    }
+    for spec in specs.iter_mut().skip(1) {
+        let earlier = 0..spec.commits[0];
+        spec.commits.extend(earlier.filter(|_| rng.one_in(5)));
+        spec.commits.sort_unstable();
+    }
+    let last = specs.last_mut().unwrap();
+    for (number, tag) in history.tags.iter().enumerate() {
+        last.tags.push(number);
+        let is_root = matches!(tag.kind, ObjectKind::Tree | ObjectKind::Blob);
+        if is_root && !last.roots.contains(&tag.target) {
+            last.roots.push(tag.target);
+        }
+    }
+    specs
+}
+
+async fn pack_of(view: &View, request: &UploadRequest) -> Vec<u8> {
+    let plan = plan(view, request).await.unwrap();
+    let objects = plan.object_count();
+    let stream = plan.stream();
+    let progress = stream.progress();
+    let pack = stream.try_collect::<Vec<_>>().await.unwrap().concat();
+    assert_eq!(u32::from_be_bytes(pack[8..12].try_into().unwrap()), objects);
+    assert_eq!(progress.done(), u64::from(objects));
+    pack
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_object_reads_back() {
+    for seed in 0..12 {
+        let world = World::new(seed, 25, 1 + seed as usize % 5).await;
+        let view = world.view().await;
+        let oids: Vec<ObjectId> = world.history.objects.keys().copied().collect();
+        let reachable: Vec<ObjectId> = {
+            let tips = world
+                .history
+                .commits
+                .iter()
+                .map(|c| c.oid)
+                .chain(world.history.tags.iter().map(|t| t.oid));
+            world.history.closure(tips).into_iter().collect()
+        };
+        let read = view.objects(&reachable).await.unwrap();
+        for (oid, object) in reachable.iter().zip(read) {
+            let (kind, content) = &world.history.objects[oid];
+            assert_eq!(
+                object.as_ref().map(|(kind, content)| (*kind, content.to_vec())),
+                Some((*kind, content.clone()))
+            );
+            assert_eq!(view.object(oid).await.unwrap(), object);
+            assert_eq!(
+                view.kind_and_size(oid).await.unwrap(),
+                Some((*kind, content.len() as u64))
+            );
+        }
+        let unknown = ObjectId::from_bytes(world.history.format, &vec![7; world.history.format.width()]).unwrap();
+        assert_eq!(view.object(&unknown).await.unwrap(), None);
+        assert_eq!(view.objects(&[oids[0], unknown]).await.unwrap()[1], None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_graph_agrees_with_the_history() {
+    for seed in 100..112 {
+        let world = World::new(seed, 40, 1 + seed as usize % 6).await;
+        let graph = world.view().await.graph().await.unwrap();
+        let history = &world.history;
+        let position = |commit: usize| graph.commit(&history.commits[commit].oid).unwrap();
+        let ancestors = |commit: usize| {
+            let mut found = BTreeSet::new();
+            let mut next = vec![commit];
+            while let Some(commit) = next.pop() {
+                if found.insert(commit) {
+                    next.extend(&history.commits[commit].parents);
+                }
+            }
+            found
+        };
+        for commit in 0..history.commits.len() {
+            let mine = ancestors(commit);
+            let expected: BTreeSet<_> = mine.iter().map(|commit| position(*commit)).collect();
+            let got: BTreeSet<_> = graph.ancestors(&[position(commit)], 0).unwrap().iter().collect();
+            assert_eq!(got, expected, "ancestors of commit {commit}");
+            let parents: Vec<_> = history.commits[commit]
+                .parents
+                .iter()
+                .map(|parent| position(*parent))
+                .collect();
+            assert_eq!(graph.parents(position(commit)).unwrap().to_vec(), parents);
+            for other in 0..history.commits.len() {
+                let theirs = ancestors(other);
+                let reachable = graph.is_reachable(position(other), &[position(commit)]).unwrap();
+                assert_eq!(reachable, mine.contains(&other));
+                let send = graph.send_set(&[position(commit)], &[position(other)]).unwrap();
+                let expected: BTreeSet<_> = mine.difference(&theirs).map(|commit| position(*commit)).collect();
+                assert_eq!(
+                    send.send.iter().collect::<BTreeSet<_>>(),
+                    expected,
+                    "{commit} without {other}"
+                );
+                let ready = graph
+                    .all_reach(&[position(commit), position(0)], &[position(other)])
+                    .unwrap();
+                assert_eq!(ready, mine.contains(&other) && ancestors(0).contains(&other));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_accepts_every_pack() {
+    for seed in seeds(1000, 12) {
+        let mut world = World::new(seed, 20, 1 + seed as usize % 5).await;
+        let oracle = Git::new(world.history.format);
+        let everything: Vec<ObjectId> = world
+            .history
+            .commits
+            .iter()
+            .map(|commit| commit.oid)
+            .chain(world.history.tags.iter().map(|tag| tag.oid))
+            .collect();
+        let closure = world.history.closure(everything.iter().copied());
+        oracle.add(&world.history, &closure);
+        let view = world.view().await;
+        for round in 0..4 {
+            let request = random_request(&mut world, &closure, round);
+            check_pack(&world, &view, &oracle, &request).await;
+        }
+    }
+}
+
+/// `count` seeds, or as many as `CUESTA_TEST_SEEDS` says.
+fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("CUESTA_TEST_SEEDS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(count);
+    first..first + count
+}
+
+fn random_request(world: &mut World, closure: &BTreeSet<ObjectId>, round: usize) -> UploadRequest {
+    let rng = &mut world.rng;
+    let any: Vec<ObjectId> = closure.iter().copied().collect();
+    let commits: Vec<ObjectId> = world.history.commits.iter().map(|commit| commit.oid).collect();
+    let mut some = |count: usize| -> Vec<ObjectId> {
+        (0..count)
+            .map(|_| {
+                if rng.one_in(4) {
+                    *rng.pick(&any)
+                } else {
+                    *rng.pick(&commits)
+                }
+            })
+            .collect()
+    };
+    // The first round is a clone of everything.
+    let (wants, common) = match round {
+        0 => (commits.clone(), Vec::new()),
+        _ => {
+            let wants = some(1 + round);
+            (wants, some(round - 1))
+        }
+    };
+    let common = common
+        .into_iter()
+        .filter(|oid| matches!(world.history.objects[oid].0, ObjectKind::Commit | ObjectKind::Tag))
+        .collect();
+    UploadRequest {
+        wants,
+        common,
+        thin: !rng.one_in(3),
+        ofs_delta: !rng.one_in(3),
+        include_tag: rng.one_in(2),
+        ..UploadRequest::default()
+    }
+}
+
+/// A client that has exactly the closure of the common objects must be able to complete the pack.
+async fn check_pack(world: &World, view: &View, oracle: &Git, request: &UploadRequest) {
+    let pack = pack_of(view, request).await;
+    let client = Git::new(world.history.format);
+    let had = world.history.closure(request.common.iter().copied());
+    if !had.is_empty() {
+        client.add(&world.history, &had);
+    }
+    let mut args = vec!["index-pack", "--stdin", "--strict", "-v"];
+    if request.thin {
+        args.push("--fix-thin");
+    }
+    client
+        .run(&args, &pack)
+        .unwrap_or_else(|error| panic!("{error}\n{request:?}"));
+    let wants: Vec<String> = request.wants.iter().map(ObjectId::to_string).collect();
+    let expected = oracle.rev_list(&wants).unwrap();
+    assert_eq!(
+        client
+            .rev_list(&wants)
+            .unwrap_or_else(|error| panic!("{error}\n{request:?}")),
+        expected
+    );
+    client.run(&["fsck", "--strict", "--no-dangling"], b"").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_self_contained_layer_is_sent_as_it_is() {
+    let mut rng = Rng(5);
+    let history = History::random(ObjectFormat::Sha1, 30, &mut rng);
+    let engine = engine().await;
+    let repository = repository(&engine, ObjectFormat::Sha1).await;
+    let spec = Spec {
+        commits: (0..30).collect(),
+        ..Spec::default()
+    };
+    let layer = build(&history, &spec, &BTreeSet::new(), &mut rng);
+    let stored = layer.pack.clone();
+    push(&engine, &repository, layer, Vec::new()).await;
+    let view = repository.view().await.unwrap();
+    let wants: Vec<ObjectId> = history.commits.iter().map(|commit| commit.oid).collect();
+    let mut request = UploadRequest {
+        wants,
+        ofs_delta: true,
+        ..UploadRequest::default()
+    };
+    assert_eq!(pack_of(&view, &request).await, stored);
+    request.ofs_delta = false;
+    assert_ne!(pack_of(&view, &request).await, stored);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tags_follow_what_they_tag() {
+    let mut rng = Rng(6);
+    let mut history = History::random(ObjectFormat::Sha1, 6, &mut rng);
+    history.tags.clear();
+    let (tip, old) = (history.commits[5].oid, history.commits[0].oid);
+    let tag = history.tag(tip, 90);
+    let outer = history.tag(tag, 91);
+    let old_tag = history.tag(old, 92);
+    let engine = engine().await;
+    let repository = repository(&engine, ObjectFormat::Sha1).await;
+    let spec = Spec {
+        commits: (0..6).collect(),
+        tags: vec![0, 1, 2],
+        roots: Vec::new(),
+    };
+    let layer = build(&history, &spec, &BTreeSet::new(), &mut rng);
+    let update = |name: &str, oid, peeled| RefUpdate {
+        name: RefName::new(name.as_bytes()).unwrap(),
+        old: None,
+        new: Some(RefTarget { oid, peeled }),
+    };
+    let refs = vec![
+        update("refs/heads/main", tip, None),
+        update("refs/tags/outer", outer, Some(tip)),
+        update("refs/tags/old", old_tag, Some(old)),
+    ];
+    push(&engine, &repository, layer, refs).await;
+    let view = repository.view().await.unwrap();
+    let parents = history.commits[5]
+        .parents
+        .iter()
+        .map(|parent| history.commits[*parent].oid)
+        .collect::<Vec<_>>();
+    let mut request = UploadRequest {
+        wants: vec![tip],
+        common: parents,
+        ..UploadRequest::default()
+    };
+    let without = plan(&view, &request).await.unwrap().object_count();
+    request.include_tag = true;
+    assert_eq!(
+        plan(&view, &request).await.unwrap().object_count(),
+        without + 2,
+        "the tag and the tag of the tag"
+    );
+    let reachable = refused_want(&view, &[old, tag, outer], WantPolicy::Reachable, |_| true)
+        .await
+        .unwrap();
+    assert_eq!(reachable, None);
+    assert_eq!(
+        refused_want(&view, &[tip, old], WantPolicy::Tips, |_| true)
+            .await
+            .unwrap(),
+        Some(old)
+    );
+    assert_eq!(
+        view.refs().map(|shown| shown.name.to_string()).collect::<Vec<_>>(),
+        ["refs/heads/main", "refs/tags/old", "refs/tags/outer"]
+    );
+    let mut negotiation = Negotiation::new(&view, &[tip]).await.unwrap();
+    assert!(!negotiation.is_ready().unwrap());
+    assert!(negotiation.have(&old).unwrap());
+    assert_eq!(negotiation.common(), [old]);
+}
