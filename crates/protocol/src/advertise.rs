@@ -2,8 +2,9 @@
 //! `Capability Advertisement`).
 //!
 //! A v0 advertisement is a head ([`write_head`]: banner, version, the first ref with the capabilities), any number of
-//! ref lines ([`write_ref`]), and a tail ([`write_tail`]: shallow lines, flush). The lines of one ref depend on nothing but
-//! the ref, so that runs of them can be kept as chunks and shared between answers. [`write_refs`] does all of it at once.
+//! ref lines ([`write_ref`]), and a tail ([`write_tail`]: shallow lines, flush). The lines of one ref depend on nothing
+//! but the ref, so that runs of them can be kept as chunks and shared between answers. [`write_refs`] does all of it at
+//! once.
 
 use cuesta_git::{ObjectFormat, ObjectId};
 
@@ -73,7 +74,8 @@ pub fn write_tail<'a>(out: &mut Vec<u8>, shallow: impl IntoIterator<Item = &'a O
     out.extend_from_slice(FLUSH);
 }
 
-/// Appends the head of a v0 or v1 advertisement: HTTP banner if asked for, version line, first ref or what stands for it.
+/// Appends the head of a v0 or v1 advertisement: HTTP banner if asked for, version line, first ref or what stands for
+/// it.
 pub fn write_head(out: &mut Vec<u8>, head: &Head<'_>, first: Option<&AdvertisedRef<'_>>) {
     if head.http {
         write_http_banner(out, head.service);
@@ -100,8 +102,8 @@ pub struct Head<'a> {
     pub capabilities: &'a [u8],
 }
 
-/// Appends a whole v0 or v1 advertisement. `refs` in git's order: HEAD (uploads only), then by the bytes of their names.
-/// Peeled values are shown by upload-pack only.
+/// Appends a whole v0 or v1 advertisement. `refs` in git's order: HEAD (uploads only), then by the bytes of their
+/// names. Peeled values are shown by upload-pack only.
 pub fn write_refs<'a>(
     out: &mut Vec<u8>,
     head: &Head<'_>,
@@ -118,8 +120,8 @@ pub fn write_refs<'a>(
     write_tail(out, shallow);
 }
 
-/// The v0 capabilities of upload-pack in git's order, without the NUL. `head_target` is the ref that HEAD follows, if HEAD
-/// is symbolic and has a commit: git tells of no other symbolic ref here.
+/// The v0 capabilities of upload-pack in git's order, without the NUL. `head_target` is the ref that HEAD follows, if
+/// HEAD is symbolic and has a commit: git tells of no other symbolic ref here.
 pub fn upload_capabilities(
     options: &UploadOptions,
     format: ObjectFormat,

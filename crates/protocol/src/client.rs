@@ -1,8 +1,9 @@
 //! The client's half: what it takes to read from another server and to push to one.
 //!
 //! Requests are the values that the server's half parses ([`Fetch`](crate::upload::v2::Fetch),
-//! [`PushRequest`](crate::receive::PushRequest)); answers come packet by packet through parsers that bound what a hostile
-//! server can make them keep. Ref names are not checked: make [`RefName`](cuesta_git::RefName)s of them before use.
+//! [`PushRequest`](crate::receive::PushRequest)); answers come packet by packet through parsers that bound what a
+//! hostile server can make them keep. Ref names are not checked: make [`RefName`](cuesta_git::RefName)s of them before
+//! use.
 
 mod advertisement;
 mod fetch;

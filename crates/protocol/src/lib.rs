@@ -1,9 +1,9 @@
 //! The Git wire protocol, sans-I/O: bytes in, values out; values in, bytes out.
 //!
-//! Responsible for framing, grammar, capabilities, negotiation and the exact bytes of every answer, as stock git has them.
-//! Knows nothing of storage, HTTP, SSH, time or async: a server feeds it what it reads, asks its repository what the
-//! protocol cannot know, and sends what was written. The parsers never trust a peer: every list has a bound in [`Limits`],
-//! and no input panics. Nothing that [`options`] does not offer is let through.
+//! Responsible for framing, grammar, capabilities, negotiation and the exact bytes of every answer, as stock git has
+//! them. Knows nothing of storage, HTTP, SSH, time or async: a server feeds it what it reads, asks its repository what
+//! the protocol cannot know, and sends what was written. The parsers never trust a peer: every list has a bound in
+//! [`Limits`], and no input panics. Nothing that [`options`] does not offer is let through.
 //!
 //! How a server drives it (`serve_*` are its own; a packet loop is `decoder.push(chunk)`, then `decoder.poll()` until
 //! `None`, then [`finish`](pktline::Decoder::finish) at the end of the stream, on the parser too):

@@ -56,8 +56,8 @@ pub fn text(data: &[u8]) -> &[u8] {
 
 /// Appends one packet whose data is the concatenation of `parts`.
 ///
-/// Data past [`DATA_MAX`] is cut off, so that no packet is ever longer than a peer must take. Everything with a length of
-/// its own (ref names, ids, capabilities) is far below that; only free text can be cut.
+/// Data past [`DATA_MAX`] is cut off, so that no packet is ever longer than a peer must take. Everything with a length
+/// of its own (ref names, ids, capabilities) is far below that; only free text can be cut.
 pub fn encode(out: &mut Vec<u8>, parts: &[&[u8]]) {
     let size = parts.iter().map(|part| part.len()).sum::<usize>().min(DATA_MAX);
     out.reserve(LENGTH_DIGITS + size);
@@ -91,8 +91,8 @@ pub(crate) fn length_digits(data_size: usize) -> [u8; LENGTH_DIGITS] {
 
 /// Cuts a byte stream into packets, however it is split into chunks.
 ///
-/// Holds what was pushed and not yet polled: poll until `None` after each push, and memory stays within one chunk and one
-/// packet.
+/// Holds what was pushed and not yet polled: poll until `None` after each push, and memory stays within one chunk and
+/// one packet.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,

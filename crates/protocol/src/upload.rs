@@ -23,7 +23,8 @@ pub const DEPTH_INFINITE: u32 = 0x7fff_ffff;
 /// Which objects a fetch is for, and how its pack may be made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PackRequest {
-    /// The objects wanted, each once, in the order asked for. Whether the client may have them is for the server to check.
+    /// The objects wanted, each once, in the order asked for. Whether the client may have them is for the server to
+    /// check.
     pub wants: Vec<ObjectId>,
     /// Commits whose parents the client does not have, each once. Ids that are unknown here are to be ignored.
     pub shallow: Vec<ObjectId>,

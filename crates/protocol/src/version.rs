@@ -39,8 +39,9 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version asked for by a `Git-Protocol` header or `GIT_PROTOCOL` variable: a list of keys between colons, of which
-    /// the highest known `version=` counts; unknown keys and values are ignored (gitprotocol-http, gitprotocol-v2).
+    /// The version asked for by a `Git-Protocol` header or `GIT_PROTOCOL` variable: a list of keys between colons, of
+    /// which the highest known `version=` counts; unknown keys and values are ignored (gitprotocol-http,
+    /// gitprotocol-v2).
     pub fn requested(keys: &[u8]) -> Self {
         keys.split(|byte| *byte == b':')
             .filter_map(Self::from_key)

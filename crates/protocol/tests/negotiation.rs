@@ -70,8 +70,8 @@ impl Server {
             .is_none_or(|index| index < self.pool.len() - 3)
     }
 
-    /// Whether git finds a common object, or a parent of one, above every want. It looks no further than the oldest common
-    /// commit, by date.
+    /// Whether git finds a common object, or a parent of one, above every want. It looks no further than the oldest
+    /// common commit, by date.
     fn enough(&self, wants: &[ObjectId], common: &[ObjectId]) -> bool {
         let parents = common.iter().filter_map(|oid| self.parents.get(oid)).flatten();
         let ends: HashSet<&ObjectId> = common.iter().chain(parents).collect();

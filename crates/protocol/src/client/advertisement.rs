@@ -86,7 +86,8 @@ pub struct RemoteRef {
     pub symref_target: Option<Bytes>,
 }
 
-/// Parses an advertisement of any version, with or without the banner of HTTP.
+/// Parses an advertisement of any version, with or without the banner of HTTP. A stream that ends before the
+/// advertisement is given was cut off.
 #[derive(Debug)]
 pub struct AdvertisementParser {
     limits: Limits,

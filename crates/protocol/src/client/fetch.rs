@@ -106,7 +106,8 @@ pub enum FetchEvent {
     },
 }
 
-/// Takes the answer to a v2 fetch apart. A server's refusal, by `ERR` or on band 3, is [`ProtocolError::Remote`].
+/// Takes the answer to a v2 fetch apart. A server's refusal, by `ERR` or on band 3, is [`ProtocolError::Remote`]. A
+/// stream that ends before [`FetchEvent::End`] was cut off, however whole the pack looks.
 #[derive(Debug)]
 pub struct FetchAnswerParser {
     format: ObjectFormat,

@@ -53,7 +53,8 @@ pub(super) fn write_command(out: &mut Vec<u8>, command: &str, server: &ServerCap
     out.extend_from_slice(DELIM);
 }
 
-/// Parses the answer to an `ls-refs`.
+/// Parses the answer to an `ls-refs`. A stream that ends before the refs are given was cut off: no ref is to be
+/// believed gone.
 #[derive(Debug)]
 pub struct LsRefsParser {
     format: ObjectFormat,

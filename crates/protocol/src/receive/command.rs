@@ -26,8 +26,8 @@ impl Command {
         self.new.is_null()
     }
 
-    /// The name if git would let it be pushed: below `refs/`, well formed, and of at least two levels there unless the ref
-    /// is deleted. Otherwise the reason to report.
+    /// The name if git would let it be pushed: below `refs/`, well formed, and of at least two levels there unless the
+    /// ref is deleted. Otherwise the reason to report.
     pub fn ref_name(&self) -> Result<RefName, &'static str> {
         let name = RefName::new(&self.name).map_err(|_| FUNNY_REFNAME)?;
         let below = self.name.strip_prefix(b"refs/").ok_or(FUNNY_REFNAME)?;

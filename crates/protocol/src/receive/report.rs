@@ -60,8 +60,8 @@ impl Report {
         }
     }
 
-    /// Appends the end of the answer to a push: the report in the form asked for, on band 1 if a side-band was, and then the
-    /// flush that ends the side-band. Nothing, or that flush alone, if no report was asked for.
+    /// Appends the end of the answer to a push: the report in the form asked for, on band 1 if a side-band was, and
+    /// then the flush that ends the side-band. Nothing, or that flush alone, if no report was asked for.
     pub fn write(&self, out: &mut Vec<u8>, asked: &PushCapabilities) {
         let mut report = Vec::new();
         if asked.report != ReportVersion::None {

@@ -151,7 +151,8 @@ impl RequestParser {
         }
     }
 
-    /// Appends what tells the client of an error of this parser: on band 3 if a side-band was agreed, else an `ERR` packet.
+    /// Appends what tells the client of an error of this parser: on band 3 if a side-band was agreed, else an `ERR`
+    /// packet.
     pub fn refuse(&self, out: &mut Vec<u8>, error: &ProtocolError) {
         if self.request.capabilities.side_band {
             SideBand::Large.fatal(out, &error.to_string());

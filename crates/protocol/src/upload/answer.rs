@@ -66,8 +66,8 @@ impl FetchAnswer {
         out.extend_from_slice(DELIM);
     }
 
-    /// Appends where to get packs that are not in the pack sent; nothing if there are none. Each is the pack's checksum in
-    /// hex and its URI; URIs must be %-encoded.
+    /// Appends where to get packs that are not in the pack sent; nothing if there are none. Each is the pack's checksum
+    /// in hex and its URI; URIs must be %-encoded.
     pub fn packfile_uris<'a>(self, out: &mut Vec<u8>, uris: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut uris = uris.into_iter().peekable();
         if uris.peek().is_none() {
@@ -138,8 +138,8 @@ pub fn write_object_info(out: &mut Vec<u8>, request: &ObjectInfo, sizes: &[Optio
     out.extend_from_slice(FLUSH);
 }
 
-/// Appends the answer to `bundle-uri`: `key=value` lines such as `bundle.version=1`. Pairs whose value could inject a line
-/// into the client's configuration (control bytes or spaces) are left out.
+/// Appends the answer to `bundle-uri`: `key=value` lines such as `bundle.version=1`. Pairs whose value could inject a
+/// line into the client's configuration (control bytes or spaces) are left out.
 pub fn write_bundle_uri(out: &mut Vec<u8>, values: &BTreeMap<String, String>) {
     let fit = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     for (key, value) in values.iter().filter(|(key, value)| fit(key) && fit(value)) {

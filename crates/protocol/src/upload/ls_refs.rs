@@ -27,8 +27,8 @@ impl LsRefs {
         self.prefixes.match_name(name)
     }
 
-    /// The prefixes in byte order, none the start of another; empty means every ref. Each is one range of the sorted names,
-    /// and no two ranges overlap.
+    /// The prefixes in byte order, none the start of another; empty means every ref. Each is one range of the sorted
+    /// names, and no two ranges overlap.
     pub fn prefixes(&self) -> &[Bytes] {
         &self.prefixes.0
     }
@@ -53,8 +53,8 @@ impl LsRefs {
         }
     }
 
-    /// Appends a whole answer. `refs` as for [`write_refs`](crate::advertise::write_refs), all or only those that match;
-    /// `unborn_head` is what HEAD follows where that does not exist.
+    /// Appends a whole answer. `refs` as for [`write_refs`](crate::advertise::write_refs), all or only those that
+    /// match; `unborn_head` is what HEAD follows where that does not exist.
     pub fn write_answer<'a>(
         &self,
         out: &mut Vec<u8>,

@@ -73,7 +73,8 @@ pub enum Event {
 
 /// Parses a v0 fetch packet by packet: over HTTP one request, over SSH all the client says.
 ///
-/// After an error the connection is lost: write an `ERR` packet ([`encode_error`](crate::pktline::encode_error)) and end it.
+/// After an error the connection is lost: write an `ERR` packet ([`encode_error`](crate::pktline::encode_error)) and
+/// end it.
 #[derive(Debug)]
 pub struct RequestParser {
     format: ObjectFormat,
@@ -103,7 +104,8 @@ struct Wants {
 }
 
 impl RequestParser {
-    /// A parser of a fetch from a repository of that format. `stateless` is HTTP: each request is a conversation of its own.
+    /// A parser of a fetch from a repository of that format. `stateless` is HTTP: each request is a conversation of its
+    /// own.
     pub fn new(format: ObjectFormat, options: UploadOptions, limits: Limits, stateless: bool) -> Self {
         let state = State::Wants(Box::default());
         Self {
@@ -149,8 +151,8 @@ impl RequestParser {
         }
     }
 
-    /// Says that the stream has ended. Legal before the first packet, after the last one, and for stateless clients right
-    /// after the wants: they take the shallow list and come back with the rest.
+    /// Says that the stream has ended. Legal before the first packet, after the last one, and for stateless clients
+    /// right after the wants: they take the shallow list and come back with the rest.
     pub fn finish(&self) -> Result<(), ProtocolError> {
         match self.state {
             State::Over => Ok(()),

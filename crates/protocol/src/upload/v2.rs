@@ -151,8 +151,8 @@ impl RequestParser {
         }
     }
 
-    /// Appends what tells the client of an error of this parser, or that the server refuses the request it gave last, in
-    /// place of an answer: an `ERR` packet, or the same on band 3 if `sideband-all` was asked for.
+    /// Appends what tells the client of an error of this parser, or that the server refuses the request it gave last,
+    /// in place of an answer: an `ERR` packet, or the same on band 3 if `sideband-all` was asked for.
     pub fn refuse(&self, out: &mut Vec<u8>, error: &ProtocolError) {
         let answer = super::answer::FetchAnswer {
             sideband_all: self.sideband_all,

@@ -5,12 +5,12 @@ use cuesta_git::ObjectId;
 use super::{AckMode, Request};
 use crate::pktline;
 
-/// The server's side of a v0 negotiation, as a pure state machine: it is told what the client has, whether that is known
-/// here, and whether the haves so far are enough, and says what to write.
+/// The server's side of a v0 negotiation, as a pure state machine: it is told what the client has, whether that is
+/// known here, and whether the haves so far are enough, and says what to write.
 ///
 /// The haves are *enough* (`ready`) when every want has a known one among its ancestors. That is dear to find out, so
-/// [`asks_ready`](Self::asks_ready) and [`asks_ready_at_flush`](Self::asks_ready_at_flush) tell when it matters; else pass
-/// `false`.
+/// [`asks_ready`](Self::asks_ready) and [`asks_ready_at_flush`](Self::asks_ready_at_flush) tell when it matters; else
+/// pass `false`.
 #[derive(Debug, Clone)]
 pub struct Negotiation {
     acks: AckMode,

@@ -16,8 +16,8 @@ use crate::{Limits, ProtocolError};
 pub struct Fetch {
     /// What is wanted, and how.
     pub pack: PackRequest,
-    /// Refs wanted by name, each once: their values join the wants, and are told in `wanted-refs`. A server refuses a name
-    /// that is hidden or not there by [`unknown_ref`](Self::unknown_ref).
+    /// Refs wanted by name, each once: their values join the wants, and are told in `wanted-refs`. A server refuses a
+    /// name that is hidden or not there by [`unknown_ref`](Self::unknown_ref).
     pub want_refs: Vec<Bytes>,
     /// What the client says it has, each once, in its order.
     pub haves: Vec<ObjectId>,
@@ -55,7 +55,8 @@ impl Fetch {
         }
     }
 
-    /// Whether it is worth finding out if every want has a common ancestor: [`FetchAnswer::acknowledgments`] wants to know.
+    /// Whether it is worth finding out if every want has a common ancestor: [`FetchAnswer::acknowledgments`] wants to
+    /// know.
     ///
     /// [`FetchAnswer::acknowledgments`]: crate::upload::answer::FetchAnswer::acknowledgments
     pub fn asks_ready(&self) -> bool {
