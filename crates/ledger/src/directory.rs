@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cuesta_format::{DirectoryCheckpoint, DirectoryEdit, EditId, LogId, NameChange, RepositoryRecord};
 use cuesta_store::{Clock, Entropy};
 use imbl::OrdMap;
+use std::fmt;
 use std::ops::Bound;
 
 /// An immutable snapshot of the directory.
@@ -202,6 +203,15 @@ impl Directory {
             Committed::Done { .. } => Changed::Done,
             Committed::Conflict(conflict) => Changed::Conflict(conflict),
         })
+    }
+}
+
+impl fmt::Debug for DirectoryState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectoryState")
+            .field("number", &self.number)
+            .field("names", &self.names.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -224,7 +224,7 @@ impl<M: Machine> Driver<M> {
 
     fn start(&mut self) {
         let current = self.end_seen <= self.state.number() && !self.read_back;
-        if self.in_flight.is_none() && self.pause.is_none() && current && !self.pending.is_empty() {
+        while self.in_flight.is_none() && self.pause.is_none() && current && !self.pending.is_empty() {
             self.start_append();
         }
         if self.end_read.is_none() && !self.waiters.is_empty() {
@@ -236,8 +236,9 @@ impl<M: Machine> Driver<M> {
             });
         }
         if self.tail.is_none() {
-            let (store, log, number) = (self.store.clone(), self.log, self.state.number());
-            self.tail = Some(Box::pin(async move { store.changed(log, number).await }));
+            // News beyond what is known already: entries that cannot be read just now are no news.
+            let (store, log, known) = (self.store.clone(), self.log, self.end_seen.max(self.state.number()));
+            self.tail = Some(Box::pin(async move { store.changed(log, known).await }));
         }
     }
 
@@ -397,10 +398,10 @@ impl<M: Machine> Driver<M> {
             Err(LedgerError::Dropped { .. }) => self.tail = Some(Box::pin(std::future::pending())),
             Err(error) => {
                 tracing::warn!(log = %self.log, %error, "cannot follow the log");
-                let (store, log, number) = (self.store.clone(), self.log, self.state.number());
+                let (store, log, known) = (self.store.clone(), self.log, self.end_seen.max(self.state.number()));
                 self.tail = Some(Box::pin(async move {
                     tokio::time::sleep(RETRY_PAUSE_MAX).await;
-                    store.changed(log, number).await
+                    store.changed(log, known).await
                 }));
             }
         }

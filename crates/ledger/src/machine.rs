@@ -8,7 +8,7 @@ use std::fmt;
 
 /// A state that edits move forward, one numbered entry after the other. Cloning is cheap and clones do not see each
 /// other's changes.
-pub trait Machine: Clone + Default + Send + Sync + 'static {
+pub trait Machine: Clone + Default + fmt::Debug + Send + Sync + 'static {
     /// One atomic change.
     type Edit: Clone + Send + Sync + 'static;
     /// Why an edit does not apply.

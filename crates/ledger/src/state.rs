@@ -15,6 +15,7 @@ use cuesta_format::{
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use imbl::{OrdMap, Vector};
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -350,6 +351,17 @@ fn check_each_once(edit: &Edit) -> Result<(), Conflict> {
             reason: RefConflict::Repeated,
         }),
         None => Ok(()),
+    }
+}
+
+/// Counts only: a repository may have a million refs.
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("number", &self.number)
+            .field("refs", &self.refs.len())
+            .field("layers", &self.layers().len())
+            .finish_non_exhaustive()
     }
 }
 
