@@ -50,6 +50,12 @@ pub enum EngineError {
     /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The peer's bytes stopped coming.
+    #[error("cannot read from the peer: {0}")]
+    Peer(Box<dyn std::error::Error + Send + Sync>),
+    /// A push could not be taken in, through no fault of its own.
+    #[error(transparent)]
+    Intake(crate::receive::IntakeError),
     /// An invariant of ours does not hold.
     #[error("internal error: {0}")]
     Internal(&'static str),
@@ -86,6 +92,8 @@ impl EngineError {
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Store(error) => store_kind(error.kind()),
             Self::Ledger(error) => ledger_kind(error.kind()),
+            Self::Peer(_) => ErrorKind::Invalid,
+            Self::Intake(error) => intake_kind(error),
             Self::Internal(_) => ErrorKind::Internal,
         }
     }
@@ -99,6 +107,16 @@ impl EngineError {
             layer,
             what: error.to_string(),
         }
+    }
+}
+
+fn intake_kind(error: &crate::receive::IntakeError) -> ErrorKind {
+    use crate::receive::IntakeError;
+    match error {
+        IntakeError::Pack(_) => ErrorKind::Invalid,
+        IntakeError::Known(error) => error.kind(),
+        IntakeError::Spool(_) | IntakeError::Store(_) => ErrorKind::Unavailable,
+        IntakeError::Layer(_) | IntakeError::WouldWait | IntakeError::Internal(_) => ErrorKind::Internal,
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Built {
     pub(crate) segments: u32,
     /// Every base is in the layer.
     pub(crate) self_contained: bool,
+    /// Its objects' closures were not checked.
+    pub(crate) unreachable: bool,
 }
 
 /// Writes one layer.
@@ -68,6 +70,7 @@ pub(crate) struct LayerBuilder<S: PackSink> {
     offsets: Vec<u64>,
     segments: u32,
     self_contained: bool,
+    unreachable: bool,
 }
 
 impl<S: PackSink> LayerBuilder<S> {
@@ -87,7 +90,14 @@ impl<S: PackSink> LayerBuilder<S> {
             offsets: Vec::with_capacity(objects as usize),
             segments: 0,
             self_contained: true,
+            unreachable: false,
         }
+    }
+
+    /// Marks the layer as one that vouches for nothing.
+    pub(crate) fn unreachable(&mut self) {
+        self.cue.unreachable();
+        self.unreachable = true;
     }
 
     /// The cue being built, for what is not an entry.
@@ -169,7 +179,7 @@ impl<S: PackSink> LayerBuilder<S> {
         };
         let objects = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
         let cue = Bytes::from(self.cue.encode(entries_end)?);
-        let (segments, self_contained) = (self.segments, self.self_contained);
+        let (segments, self_contained, unreachable) = (self.segments, self.self_contained, self.unreachable);
         Ok((
             Built {
                 pack,
@@ -178,6 +188,7 @@ impl<S: PackSink> LayerBuilder<S> {
                 objects,
                 segments,
                 self_contained,
+                unreachable,
             },
             self.sink,
         ))

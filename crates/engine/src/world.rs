@@ -1,5 +1,6 @@
 //! What every part of the engine works with, and the limits it keeps.
 
+use crate::receive::ReceiveOptions;
 use cuesta_ledger::LogStore;
 use cuesta_store::{BlockCache, Bucket, Clock, Entropy, Workers};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct EngineOptions {
     pub read_ahead_bytes_max: u64,
     /// zlib level of objects that are sent other than as they are stored.
     pub deflate_level: u32,
+    /// Limits and resources of pushes.
+    pub receive: ReceiveOptions,
 }
 
 impl Default for EngineOptions {
@@ -30,6 +33,7 @@ impl Default for EngineOptions {
             wants_max: 1_000_000,
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
+            receive: ReceiveOptions::default(),
         }
     }
 }

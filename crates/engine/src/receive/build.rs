@@ -108,7 +108,7 @@ pub(crate) fn build_unreachable(
         return Ok(None);
     }
     let mut writer = Writer::new(material, &clusters, chunk_len, chunks)?;
-    writer.layer.cue().unreachable();
+    writer.layer.unreachable();
     writer.entries(&clusters)?;
     for entry in &tag_entries {
         let tag = tags

@@ -15,13 +15,16 @@ pub enum IntakeError {
     Spool(#[from] io::Error),
     /// The repository's own objects could not be read.
     #[error("cannot read the repository: {0}")]
-    Known(Box<dyn std::error::Error + Send + Sync>),
+    Known(Box<crate::EngineError>),
     /// The layer could not be put together.
     #[error("cannot build the layer: {0}")]
     Layer(cuesta_format::FormatError),
     /// The layer could not be stored.
     #[error("cannot store the layer: {0}")]
-    Store(Box<dyn std::error::Error + Send + Sync>),
+    Store(#[from] cuesta_store::StoreError),
+    /// Something is not in memory, and this thread must not wait for it; ask again on one that may.
+    #[error("cannot wait here")]
+    WouldWait,
     /// An invariant of ours does not hold.
     #[error("internal error: {0}")]
     Internal(&'static str),
@@ -143,7 +146,17 @@ impl IntakeError {
         matches!(self, Self::Pack(_))
     }
 
-    pub(crate) fn known(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn known(error: crate::EngineError) -> Self {
         Self::Known(Box::new(error))
+    }
+}
+
+impl From<IntakeError> for crate::EngineError {
+    fn from(error: IntakeError) -> Self {
+        match error {
+            IntakeError::Known(error) => *error,
+            IntakeError::Store(error) => Self::Store(error),
+            error => Self::Intake(error),
+        }
     }
 }

@@ -80,14 +80,14 @@ fn check_special_blobs(
     if special.is_empty() {
         return Ok(());
     }
-    let mut contents = Contents::new(spool, entries, known, options.base_bytes_max);
+    let mut contents = Contents::new(spool, entries, known, options.limits.base_bytes_max);
     for oid in special {
         let checked = match index.find(entries, &oid) {
             Some(entry) => {
                 let kind = entries
                     .kind(entry)
                     .ok_or(IntakeError::Internal("an entry is not resolved"))?;
-                let fits = entries.size(entry) <= options.held_object_bytes_max;
+                let fits = entries.size(entry) <= options.limits.held_object_bytes_max;
                 let content = if fits { Some(contents.content(entry)?) } else { None };
                 inspector.checker.check_special_blob(&oid, kind, content.as_deref())
             }

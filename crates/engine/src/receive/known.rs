@@ -6,27 +6,27 @@ use cuesta_git::{ObjectId, ObjectKind};
 
 /// A commit of the repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownCommit {
+pub(crate) struct KnownCommit {
     /// One more than its highest parent's; 1 for a root.
-    pub generation: u32,
+    pub(crate) generation: u32,
     /// Its root tree.
-    pub tree: ObjectId,
+    pub(crate) tree: ObjectId,
 }
 
 /// Kind and size of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Described {
+pub(crate) struct Described {
     /// The kind.
-    pub kind: ObjectKind,
+    pub(crate) kind: ObjectKind,
     /// Size of its content in bytes.
-    pub size: u64,
+    pub(crate) size: u64,
 }
 
 /// The repository, as far as a push leans on it. Answers are in the order of the questions; each call may be a round trip
 /// to the bucket, so callers ask for many objects at once.
 ///
 /// Only objects whose closure is complete count: what lies in `unreachable` layers is not known.
-pub trait Known: Send + Sync {
+pub(crate) trait Known: Send + Sync {
     /// Whether there is nothing at all, so that nobody need ask.
     fn is_empty(&self) -> bool;
 
@@ -41,9 +41,11 @@ pub trait Known: Send + Sync {
 }
 
 /// A repository without objects.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub(crate) struct Nothing;
 
+#[cfg(test)]
 impl Known for Nothing {
     fn is_empty(&self) -> bool {
         true

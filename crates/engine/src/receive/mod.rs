@@ -1,8 +1,10 @@
 //! Taking a push in: parse the pack, check every object, cut segments, build a layer, append one edit.
 //!
-//! The pure part, from bytes to a layer, knows the repository only through [`Known`].
+//! The pure part, from bytes to a layer, knows the repository only through [`Known`]. What is fed comes from peers: nothing
+//! of it is trusted before it is checked, and nothing of a refused push is visible or kept.
 
 mod build;
+mod commit;
 mod contents;
 mod cut;
 mod differ;
@@ -11,19 +13,26 @@ mod error;
 mod inspect;
 mod intake;
 mod known;
+mod lean;
 mod options;
 mod order;
 mod parse;
+mod policy;
+mod request;
 mod resolve;
+mod session;
 mod source;
 mod spool;
+mod store;
 mod tips;
 mod trees;
 
 pub use error::{IntakeError, ObjectFault, PackFault};
-pub use known::{Described, Known, KnownCommit, Nothing};
-pub use options::IntakeOptions;
-pub use tips::Tip;
+pub use options::ReceiveOptions;
+pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
+pub use session::Receiver;
+
+pub(crate) use known::Known;
 
 #[cfg(test)]
 mod tests;

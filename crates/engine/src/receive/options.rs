@@ -1,15 +1,18 @@
-//! Limits and resources of one intake.
+//! Limits and resources of the push side.
 
 use cuesta_git::{ObjectFormat, fsck};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Limits and resources of one intake. The limits bound what a peer can make us hold.
-#[derive(Clone, Debug)]
-pub struct IntakeOptions {
-    /// The repository's object format.
-    pub object_format: ObjectFormat,
-    /// Bytes of all packs of one push together (`receive.maxInputSize`); `None` for no limit.
+/// Limits and resources for all pushes of an engine. The limits bound what a peer can make us hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiveOptions {
+    /// Bytes of a layer, pack and cue together, that may travel in the ledger. The log store's own limit holds, too.
+    pub inline_bytes_max: usize,
+    /// Commands in one push.
+    pub commands_max: usize,
+    /// Bytes of all packs of one push together, where the repository does not set `receive.maxInputSize`; `None` for no
+    /// limit.
     pub pack_bytes_max: Option<u64>,
     /// Objects of all packs of one push together.
     pub objects_max: u32,
@@ -17,32 +20,38 @@ pub struct IntakeOptions {
     pub blob_bytes_max: u64,
     /// Inflated size of what is held whole in memory: commits, trees, tags, deltas, their bases and results.
     pub held_object_bytes_max: u64,
-    /// Bytes of the push kept in memory before it moves to a file.
+    /// Bytes of one push kept in memory before it moves to a file.
     pub spool_memory_bytes_max: usize,
     /// Where that file is made. It never has a name there.
     pub spool_directory: PathBuf,
-    /// Inflated bytes of delta bases and trees kept, by all threads together.
+    /// Inflated bytes of delta bases and trees kept, by all threads of one push together.
     pub base_bytes_max: usize,
-    /// Threads that resolve deltas.
+    /// Threads that resolve the deltas of one push.
     pub threads: usize,
-    /// Which of git's fsck rules are lifted.
-    pub fsck: Arc<fsck::Config>,
 }
 
-impl IntakeOptions {
-    /// Generous limits, and as many threads as there are cores.
-    pub fn new(object_format: ObjectFormat, spool_directory: PathBuf) -> Self {
+impl Default for ReceiveOptions {
+    fn default() -> Self {
         Self {
-            object_format,
+            inline_bytes_max: 1 << 20,
+            commands_max: 100_000,
             pack_bytes_max: None,
             objects_max: 100_000_000,
             blob_bytes_max: 64 << 30,
             held_object_bytes_max: 512 << 20,
             spool_memory_bytes_max: 16 << 20,
-            spool_directory,
+            spool_directory: std::env::temp_dir(),
             base_bytes_max: 96 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            fsck: Arc::new(fsck::Config::strict()),
         }
     }
+}
+
+/// What one push is taken in with.
+#[derive(Clone, Debug)]
+pub(crate) struct IntakeOptions {
+    pub(crate) object_format: ObjectFormat,
+    pub(crate) limits: ReceiveOptions,
+    /// Which of git's fsck rules are lifted.
+    pub(crate) fsck: Arc<fsck::Config>,
 }

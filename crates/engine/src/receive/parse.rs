@@ -83,7 +83,7 @@ impl PackParser {
     pub(crate) fn new(options: IntakeOptions) -> Self {
         let format = options.object_format;
         let mut parser = Self {
-            spool: Spool::new(options.spool_directory.clone(), options.spool_memory_bytes_max),
+            spool: Spool::new(options.limits.spool_directory.clone(), options.limits.spool_memory_bytes_max),
             entries: Entries::new(format),
             inspector: Inspector::new(format, options.fsck.clone()),
             state: State::Done,
@@ -110,7 +110,7 @@ impl PackParser {
     /// Takes the next bytes.
     pub(crate) fn feed(&mut self, mut input: &[u8]) -> Result<(), IntakeError> {
         self.bytes += input.len() as u64;
-        if let Some(bytes_max) = self.options.pack_bytes_max.filter(|max| self.bytes > *max) {
+        if let Some(bytes_max) = self.options.limits.pack_bytes_max.filter(|max| self.bytes > *max) {
             return Err(PackFault::TooLarge { bytes_max }.into());
         }
         while !input.is_empty() {
@@ -168,7 +168,7 @@ impl PackParser {
         };
         let count = PackHeader::decode(header).map_err(header_fault)?.count;
         let objects = u64::from(self.entries.len()) + u64::from(count);
-        let objects_max = self.options.objects_max;
+        let objects_max = self.options.limits.objects_max;
         if objects > u64::from(objects_max) {
             return Err(PackFault::TooManyObjects { objects, objects_max }.into());
         }
@@ -235,9 +235,9 @@ impl PackParser {
             EntryKind::RefDelta { base } => (Stored::Named(self.entries.name_base(base)), None, Sink::Delta),
         };
         let (what, size_max) = match sink {
-            Sink::Hash(_) => ("blob", self.options.blob_bytes_max),
-            Sink::Hold(kind) => (kind.name(), self.options.held_object_bytes_max),
-            Sink::Delta => ("delta", self.options.held_object_bytes_max),
+            Sink::Hash(_) => ("blob", self.options.limits.blob_bytes_max),
+            Sink::Hold(kind) => (kind.name(), self.options.limits.held_object_bytes_max),
+            Sink::Delta => ("delta", self.options.limits.held_object_bytes_max),
         };
         if header.size > size_max {
             return Err(self
@@ -340,7 +340,7 @@ impl PackParser {
     fn check_delta(&self, offset: u64) -> Result<(), IntakeError> {
         let header = DeltaHeader::decode(&self.room.content);
         let (header, _) = header.map_err(|error| self.fault(offset, ObjectFault::Delta(error.to_string())))?;
-        let size_max = self.options.held_object_bytes_max;
+        let size_max = self.options.limits.held_object_bytes_max;
         let size = header.base_size.max(header.result_size);
         if size > size_max {
             return Err(self

@@ -233,7 +233,7 @@ fn walk(
     roots: &[Root],
     options: &IntakeOptions,
 ) -> Result<Vec<Found>, IntakeError> {
-    let threads = options.threads.min(roots.len() / ROOTS_PER_THREAD_MIN).max(1);
+    let threads = options.limits.threads.min(roots.len() / ROOTS_PER_THREAD_MIN).max(1);
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let work = || {
@@ -314,8 +314,8 @@ impl<'a> Walker<'a> {
             },
             path: Vec::new(),
             held: 0,
-            held_max: options.base_bytes_max / threads,
-            object_bytes_max: options.held_object_bytes_max,
+            held_max: options.limits.base_bytes_max / threads,
+            object_bytes_max: options.limits.held_object_bytes_max,
             dropped_below: 0,
             delta: Vec::new(),
             spare: Vec::new(),

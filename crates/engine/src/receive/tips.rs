@@ -7,18 +7,18 @@ use super::error::IntakeError;
 use super::inspect::TagRow;
 use super::known::Known;
 use super::options::IntakeOptions;
-use super::order::{CommitIndex, Order, Ordering, Place};
+use super::order::{CommitIndex, Order, Ordering, Parent, Place};
 use super::parse::Parsed;
 use super::trees::Trees;
 use cuesta_git::{ObjectId, ObjectKind, TagRef};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Tags of the repository that one value may lead through; each is a read.
 const OUTSIDE_TAGS_MAX: usize = 64;
 
 /// What the new value of a ref turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tip {
+pub(crate) enum Tip {
     /// Everything it reaches is in the push or in the repository.
     Complete {
         /// The kind of the object that the ref names.
@@ -38,6 +38,8 @@ pub(crate) struct Reached {
     pub(crate) tags: Vec<TagRow>,
     /// As many as there are values.
     pub(crate) tips: Vec<Tip>,
+    /// Where in the order the values are that are new commits.
+    places: HashMap<ObjectId, u32>,
 }
 
 /// Follows the new values of refs.
@@ -72,6 +74,31 @@ pub(crate) fn reach(
         };
     }
     Ok(reached)
+}
+
+impl Reached {
+    /// The commits of the repository from which a new value's new history goes on: the value itself, if it is no new
+    /// commit.
+    pub(crate) fn outside_parents(&self, value: &ObjectId) -> Vec<ObjectId> {
+        let Some(place) = self.places.get(value) else {
+            return vec![*value];
+        };
+        let mut outside = Vec::new();
+        let mut seen = HashSet::from([*place]);
+        let mut left = vec![*place];
+        while let Some(place) = left.pop() {
+            for parent in self.order.parents(place as usize) {
+                match parent {
+                    Parent::New(parent) if seen.insert(*parent) => left.push(*parent),
+                    Parent::New(_) => {}
+                    Parent::Outside(index) => {
+                        outside.extend(self.order.outside.get(*index as usize).map(|(oid, _)| *oid));
+                    }
+                }
+            }
+        }
+        outside
+    }
 }
 
 struct Follower<'a> {
@@ -130,7 +157,7 @@ impl<'a> Follower<'a> {
             entries,
             self.index,
             self.known,
-            self.options.base_bytes_max,
+            self.options.limits.base_bytes_max,
         );
         let mut cutter = Cutter::new(context, trees);
         cutter.commits(&order)?;
@@ -167,7 +194,12 @@ impl<'a> Follower<'a> {
                 }
             });
         let tips = tips.collect();
-        Ok(Reached { order, cut, tags, tips })
+        let new = values.iter().zip(&places).filter_map(|(value, place)| match place {
+            Some(Place::New(place)) => Some((*value, *place)),
+            _ => None,
+        });
+        let places = new.collect();
+        Ok(Reached { order, cut, tags, tips, places })
     }
 
     /// Follows tags to what they tag in the end; `None` where something is missing or is not what its tag says.

@@ -131,7 +131,7 @@ pub(super) fn parents(layer: &Layer, segment: u32) -> Vec<ObjectId> {
 }
 
 pub(super) fn options(format: ObjectFormat) -> IntakeOptions {
-    IntakeOptions::new(format, std::env::temp_dir())
+    IntakeOptions { object_format: format, limits: Default::default(), fsck: std::sync::Arc::new(cuesta_git::fsck::Config::strict()) }
 }
 
 impl Known for Layers {

@@ -6,7 +6,7 @@
 
 use super::layers::options;
 use super::repo::Repo;
-use crate::receive::Nothing;
+use crate::receive::known::Nothing;
 use crate::receive::intake::Intake;
 use cuesta_git::{ObjectFormat, ObjectId};
 use std::io::Read as _;
@@ -73,8 +73,8 @@ fn measure_a_whole_repository() {
         .unwrap();
     let mut stdout = pack.stdout.take().unwrap();
     let mut options = options(ObjectFormat::Sha1);
-    options.spool_directory = std::env::var("CUESTA_SPOOL").map_or(std::env::temp_dir(), Into::into);
-    let file = options.spool_directory.join("measure.pack");
+    options.limits.spool_directory = std::env::var("CUESTA_SPOOL").map_or(std::env::temp_dir(), Into::into);
+    let file = options.limits.spool_directory.join("measure.pack");
     std::io::copy(&mut stdout, &mut std::fs::File::create(&file).unwrap()).unwrap();
     pack.wait().unwrap();
 
@@ -101,7 +101,7 @@ fn measure_a_whole_repository() {
     let incomplete = reached
         .tips
         .iter()
-        .filter(|tip| **tip == crate::receive::Tip::Incomplete)
+        .filter(|tip| **tip == crate::receive::tips::Tip::Incomplete)
         .count();
     let built = settled.build(&Nothing, &reached, 8 << 20, &mut |_| Ok(())).unwrap();
     stages.done("build");

@@ -4,4 +4,5 @@ mod history;
 mod layers;
 mod measure;
 mod packs;
+mod pushes;
 mod repo;

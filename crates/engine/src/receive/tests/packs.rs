@@ -69,7 +69,7 @@ fn chunks_of_any_size_give_the_same() {
     for chunk_len in [1, 2, 7, 19, 300] {
         for spool_memory_bytes_max in [0, 1 << 20] {
             let mut options = options(FORMAT);
-            options.spool_memory_bytes_max = spool_memory_bytes_max;
+            options.limits.spool_memory_bytes_max = spool_memory_bytes_max;
             let mut intake = Intake::new(options);
             pack.chunks(chunk_len).for_each(|chunk| intake.feed(chunk).unwrap());
             intake.finish_pack().unwrap();
@@ -259,14 +259,14 @@ fn long_chains_need_no_stack_and_little_memory() {
     }
     entries.reverse();
     let mut options = options(FORMAT);
-    options.base_bytes_max = 1000;
+    options.limits.base_bytes_max = 1000;
     let mut intake = Intake::new(options);
     intake.feed(&pack_of(&entries)).unwrap();
     intake.finish_pack().unwrap();
-    let settled = intake.settle(&crate::receive::Nothing).unwrap();
+    let settled = intake.settle(&crate::receive::known::Nothing).unwrap();
     let tip = oid(ObjectKind::Blob, &content);
     let reached = settled
-        .reach(&crate::receive::Nothing, &Default::default(), &[tip])
+        .reach(&crate::receive::known::Nothing, &Default::default(), &[tip])
         .unwrap();
     assert_eq!(
         reached.tips,
@@ -300,11 +300,11 @@ fn a_bushy_tree_of_deltas_resolves_within_a_tight_bound() {
     }
     for base_bytes_max in [0, 150, 250, 1 << 20] {
         let mut options = options(FORMAT);
-        options.base_bytes_max = base_bytes_max;
+        options.limits.base_bytes_max = base_bytes_max;
         let mut intake = Intake::new(options);
         intake.feed(&pack_of(&entries)).unwrap();
         intake.finish_pack().unwrap();
-        assert_eq!(intake.settle(&crate::receive::Nothing).unwrap().objects(), 255);
+        assert_eq!(intake.settle(&crate::receive::known::Nothing).unwrap().objects(), 255);
     }
 }
 
@@ -419,7 +419,7 @@ fn bases_that_are_nowhere_are_refused() {
 #[test]
 fn limits_hold_at_and_above() {
     let pack = pack_of(&[blob(b"hello"), blob(b"world")]);
-    let with = |change: &dyn Fn(&mut crate::receive::IntakeOptions)| {
+    let with = |change: &dyn Fn(&mut crate::receive::options::IntakeOptions)| {
         let mut options = options(FORMAT);
         change(&mut options);
         Layers::default()
@@ -428,21 +428,21 @@ fn limits_hold_at_and_above() {
             .map_err(|error| error.to_string())
     };
     let len = pack.len() as u64;
-    assert_eq!(with(&|options| options.pack_bytes_max = Some(len)), Ok(()));
+    assert_eq!(with(&|options| options.limits.pack_bytes_max = Some(len)), Ok(()));
     assert!(
-        with(&|options| options.pack_bytes_max = Some(len - 1))
+        with(&|options| options.limits.pack_bytes_max = Some(len - 1))
             .unwrap_err()
             .contains("maximum allowed size")
     );
-    assert_eq!(with(&|options| options.objects_max = 2), Ok(()));
+    assert_eq!(with(&|options| options.limits.objects_max = 2), Ok(()));
     assert!(
-        with(&|options| options.objects_max = 1)
+        with(&|options| options.limits.objects_max = 1)
             .unwrap_err()
             .contains("too many objects")
     );
-    assert_eq!(with(&|options| options.held_object_bytes_max = 5), Ok(()));
+    assert_eq!(with(&|options| options.limits.held_object_bytes_max = 5), Ok(()));
     assert!(
-        with(&|options| options.held_object_bytes_max = 4)
+        with(&|options| options.limits.held_object_bytes_max = 4)
             .unwrap_err()
             .contains("too large")
     );

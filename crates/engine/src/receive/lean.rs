@@ -1,0 +1,89 @@
+//! A view as what a push may lean on.
+
+use super::error::IntakeError;
+use super::known::{Described, Known, KnownCommit};
+use crate::{EngineError, Location, View};
+use bytes::Bytes;
+use cuesta_git::{ObjectId, ObjectKind};
+use cuesta_store::Workers;
+use futures::FutureExt as _;
+use std::future::Future;
+
+/// A view and how to wait for it.
+#[derive(Clone)]
+pub(crate) struct Lean {
+    view: View,
+    /// `None`: never wait, for we are on the reactor. What is not in memory fails with [`IntakeError::WouldWait`].
+    workers: Option<Workers>,
+}
+
+impl Lean {
+    /// For the reactor: small pushes whose neighbours are in memory need no thread.
+    pub(crate) fn without_waiting(view: View) -> Self {
+        Self { view, workers: None }
+    }
+
+    /// For a worker thread.
+    pub(crate) fn waiting(view: View, workers: Workers) -> Self {
+        Self { view, workers: Some(workers) }
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = Result<T, EngineError>>) -> Result<T, IntakeError> {
+        let answer = match &self.workers {
+            Some(workers) => workers.wait(future),
+            None => future.now_or_never().ok_or(IntakeError::WouldWait)?,
+        };
+        answer.map_err(IntakeError::known)
+    }
+
+    /// Where an object lies whose closure is complete.
+    async fn find(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
+        let found = self.view.find(oid).await?;
+        Ok(found.filter(|location| !location.layer.meta().unreachable))
+    }
+}
+
+impl Known for Lean {
+    fn is_empty(&self) -> bool {
+        self.view.state().layers().is_empty()
+    }
+
+    fn describe(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError> {
+        self.wait(async {
+            let mut described = Vec::with_capacity(oids.len());
+            for oid in oids {
+                described.push(match self.find(oid).await? {
+                    Some(Location { layer, entry }) => {
+                        let index = layer.index().await?;
+                        Some(Described { kind: index.kind(entry), size: index.entries.size(entry) })
+                    }
+                    None => None,
+                });
+            }
+            Ok(described)
+        })
+    }
+
+    fn objects(&self, oids: &[ObjectId]) -> Result<Vec<Option<(ObjectKind, Bytes)>>, IntakeError> {
+        self.wait(async {
+            let mut known = Vec::with_capacity(oids.len());
+            for oid in oids {
+                known.push(self.find(oid).await?.is_some());
+            }
+            let objects = self.view.objects(oids).await?;
+            Ok(objects.into_iter().zip(known).map(|(object, known)| object.filter(|_| known)).collect())
+        })
+    }
+
+    fn commit(&self, oid: &ObjectId) -> Result<Option<KnownCommit>, IntakeError> {
+        self.wait(async {
+            let Some(Location { layer, entry }) = self.find(oid).await? else {
+                return Ok(None);
+            };
+            let history = layer.history().await?;
+            let segments = &history.segments;
+            let commit = || KnownCommit { generation: segments.generation(entry), tree: segments.root_tree(entry) };
+            Ok((entry < segments.len()).then(commit))
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! What a repository lets a push do to its refs: git receive-pack's checks, in its order and its words.
+
+use super::request::RefCommand;
+use super::tips::Tip;
+use cuesta_git::{HiddenRefs, ObjectKind, RefName, fsck};
+use cuesta_ledger::State;
+use std::collections::HashMap;
+
+/// Settings that bind a push (git-config, `receive.*`).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Policy {
+    pub(crate) deny_deletes: bool,
+    pub(crate) deny_delete_current: bool,
+    pub(crate) deny_non_fast_forwards: bool,
+    pub(crate) pack_bytes_max: Option<u64>,
+    pub(crate) hidden: HiddenRefs,
+}
+
+impl Policy {
+    /// The settings of a repository. Its names of settings are lower-case; lists have one value a line.
+    pub(crate) fn of(state: &State) -> Self {
+        let value = |name: &str| state.settings().get(name).map(String::as_str);
+        let is_set = |name: &str| value(name).is_some_and(is_true);
+        let patterns = ["transfer.hiderefs", "receive.hiderefs"].into_iter().filter_map(value).flat_map(str::lines);
+        Self {
+            deny_deletes: is_set("receive.denydeletes"),
+            deny_delete_current: value("receive.denydeletecurrent").is_none_or(|value| value == "refuse" || is_true(value)),
+            deny_non_fast_forwards: is_set("receive.denynonfastforwards"),
+            pack_bytes_max: value("receive.maxinputsize").and_then(bytes).filter(|bytes| *bytes > 0),
+            hidden: HiddenRefs::new(patterns),
+        }
+    }
+
+    /// What fsck tolerates here: `receive.fsck.<id>` and, line by line, `receive.fsck.skiplist`.
+    pub(crate) fn fsck(state: &State) -> fsck::Config {
+        let mut config = fsck::Config::strict();
+        let format = state.object_format().unwrap_or_default();
+        for (name, value) in state.settings() {
+            let set = match name.strip_prefix("receive.fsck.") {
+                Some("skiplist") => config.skip_list(format, value),
+                Some(id) => config.set(id, value),
+                None => Ok(()),
+            };
+            if let Err(error) = set {
+                tracing::warn!(%name, %value, %error, "a setting is not understood");
+            }
+        }
+        config
+    }
+}
+
+/// As git reads booleans.
+fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1")
+}
+
+/// A number of bytes with git's suffixes.
+fn bytes(value: &str) -> Option<u64> {
+    let value = value.trim().to_ascii_lowercase();
+    let (digits, shift) = match value.char_indices().next_back()? {
+        (at, 'k') => (value.get(..at)?, 10),
+        (at, 'm') => (value.get(..at)?, 20),
+        (at, 'g') => (value.get(..at)?, 30),
+        _ => (value.as_str(), 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// One command on its way through the checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) command: RefCommand,
+    /// The ref that is changed: the command's, or what it leads to if that is symbolic. `None` until the name is checked.
+    pub(crate) target: Option<RefName>,
+    /// Why it is refused.
+    pub(crate) refusal: Option<String>,
+    /// What the new value is; `None` for deletions.
+    pub(crate) tip: Option<Tip>,
+    /// Nothing is to be done for it: it deletes what is not there, or repeats another case.
+    pub(crate) idle: bool,
+}
+
+impl Case {
+    pub(crate) fn new(command: RefCommand) -> Self {
+        Self { command, target: None, refusal: None, tip: None, idle: false }
+    }
+
+    pub(crate) fn is_delete(&self) -> bool {
+        self.command.new.is_null()
+    }
+
+    /// Whether it may still succeed.
+    pub(crate) fn is_open(&self) -> bool {
+        self.refusal.is_none()
+    }
+
+    /// Refuses it, unless it is refused already: the first reason counts.
+    pub(crate) fn refuse(&mut self, reason: impl Into<String>) {
+        self.refusal.get_or_insert_with(|| reason.into());
+    }
+}
+
+/// Refuses values whose closure is not complete.
+pub(crate) fn check_connectivity(cases: &mut [Case], has_shallow: bool) {
+    // A shallow client's new root looks like a history with a hole.
+    let reason = if has_shallow { "shallow update not allowed" } else { "missing necessary objects" };
+    for case in cases.iter_mut().filter(|case| case.tip == Some(Tip::Incomplete)) {
+        case.refuse(reason);
+    }
+}
+
+/// Refuses changes of hidden refs.
+pub(crate) fn check_hidden(policy: &Policy, cases: &mut [Case]) {
+    for case in cases.iter_mut() {
+        if RefName::new(&case.command.name).is_ok_and(|name| policy.hidden.hides(&name)) {
+            case.refuse(if case.is_delete() { "deny deleting a hidden ref" } else { "deny updating a hidden ref" });
+        }
+    }
+}
+
+/// Finds what each command changes: symbolic refs are followed, and those that meet in one ref must agree.
+pub(crate) fn check_names(state: &State, cases: &mut [Case]) {
+    for case in cases.iter_mut() {
+        match name_of(case) {
+            Some(name) => match state.symref_end(&name) {
+                Some(end) => case.target = Some(end.clone()),
+                None => case.refuse("broken symref"),
+            },
+            None => case.refuse("funny refname"),
+        }
+    }
+    let mut first_of: HashMap<RefName, usize> = HashMap::new();
+    for at in 0..cases.len() {
+        let Some(target) = cases.get(at).filter(|case| case.is_open()).and_then(|case| case.target.clone()) else {
+            continue;
+        };
+        let Some(first) = first_of.get(&target).copied() else {
+            first_of.insert(target, at);
+            continue;
+        };
+        let agree = match (cases.get(first), cases.get(at)) {
+            (Some(one), Some(other)) => {
+                (one.command.old, one.command.new) == (other.command.old, other.command.new)
+                    && one.command.name != other.command.name
+            }
+            _ => false,
+        };
+        for both in [first, at] {
+            match cases.get_mut(both) {
+                Some(case) if !agree => case.refuse("inconsistent aliased update"),
+                Some(case) if both == at => case.idle = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The name of a command, which must begin with `refs/` and, unless it is deleted, have two levels below it.
+fn name_of(case: &Case) -> Option<RefName> {
+    let below = case.command.name.strip_prefix(b"refs/")?;
+    let one_level = !below.contains(&b'/');
+    if one_level && !case.is_delete() {
+        return None;
+    }
+    RefName::new(&case.command.name).ok()
+}
+
+/// The checks of each ref by itself; answers the warnings.
+pub(crate) fn check_each(policy: &Policy, state: &State, cases: &mut [Case]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let head = RefName::head();
+    let current = state.symref_end(&head).cloned();
+    for case in cases.iter_mut().filter(|case| case.is_open()) {
+        let Some(target) = case.target.clone() else { continue };
+        let is_branch = target.as_bytes().starts_with(b"refs/heads/");
+        if case.is_delete() {
+            if !state.refs().contains_key(&target) {
+                warnings.push("deleting a non-existent ref".to_owned());
+                case.idle = true;
+            } else if policy.deny_deletes && is_branch {
+                case.refuse("deletion prohibited");
+            } else if policy.deny_delete_current && current.as_ref() == Some(&target) {
+                case.refuse("deletion of the current branch prohibited");
+            }
+        } else if is_branch && !matches!(case.tip, Some(Tip::Complete { kind: ObjectKind::Commit, .. })) {
+            // Branches hold commits.
+            case.refuse("failed to update ref");
+        }
+    }
+    warnings
+}
+
+/// All or nothing: one refusal refuses everything.
+pub(crate) fn check_atomic(cases: &mut [Case]) {
+    if cases.iter().any(|case| !case.is_open()) {
+        cases.iter_mut().for_each(|case| case.refuse("atomic push failure"));
+    }
+}

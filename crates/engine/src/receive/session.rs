@@ -1,0 +1,409 @@
+//! One push from its first byte to its report: the bytes come in on the reactor, the work happens off it.
+
+use super::commit;
+use super::error::IntakeError;
+use super::intake::{Intake, Settled};
+use super::lean::Lean;
+use super::options::IntakeOptions;
+use super::policy::{self, Case, Policy};
+use super::request::{ReceiveReport, ReceiveRequest};
+use super::store::{self, Stored};
+use super::tips::{Reached, Tip};
+use crate::{EngineError, Repository, View};
+use bytes::Bytes;
+use cuesta_format::AddedLayer;
+use cuesta_git::ObjectId;
+use cuesta_store::Workers;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A push up to this size is worked off at once where it stands; its work takes less than waking a thread.
+const SMALL_PUSH_LEN_MAX: usize = 64 << 10;
+/// Bytes handed to a worker at once.
+const BATCH_LEN: usize = 512 << 10;
+
+/// Takes one push in. Feed it packs, then finish with what is to be done.
+pub struct Receiver<'a> {
+    repository: &'a Repository,
+    view: View,
+    policy: Policy,
+    options: IntakeOptions,
+    /// Bytes not yet taken apart.
+    buffer: Vec<u8>,
+    /// One small pack, whole, that is still in the buffer.
+    is_small: bool,
+    state: Parsing,
+    /// Objects so far, and how many the packs so far say they have.
+    objects: (u32, u32),
+}
+
+/// Where the packs are.
+enum Parsing {
+    /// Nothing was taken apart yet.
+    Fresh,
+    Idle(Box<Intake>),
+    Busy(BoxFuture<'static, Result<Intake, IntakeError>>),
+    Failed(IntakeError),
+}
+
+impl<'a> Receiver<'a> {
+    pub(crate) async fn new(repository: &'a Repository) -> Result<Self, EngineError> {
+        let view = repository.view().await?;
+        let policy = Policy::of(view.state());
+        let mut limits = view.world().options.receive.clone();
+        limits.pack_bytes_max = policy.pack_bytes_max.or(limits.pack_bytes_max);
+        let fsck = Arc::new(Policy::fsck(view.state()));
+        let options = IntakeOptions { object_format: view.object_format(), limits, fsck };
+        let (buffer, state) = (Vec::new(), Parsing::Fresh);
+        Ok(Self { repository, view, policy, options, buffer, is_small: false, state, objects: (0, 0) })
+    }
+
+    /// Takes the next bytes of the current pack. Answers whether more are wanted: once a pack is refused, the rest of it
+    /// may be thrown away.
+    pub async fn feed(&mut self, bytes: Bytes) -> bool {
+        if self.is_small {
+            self.is_small = false;
+            self.parse(true).await;
+        }
+        self.buffer.extend_from_slice(&bytes);
+        if self.buffer.len() >= BATCH_LEN {
+            self.parse(false).await;
+        }
+        !matches!(self.state, Parsing::Failed(_))
+    }
+
+    /// Ends the current pack; another may follow.
+    pub async fn finish_pack(&mut self) {
+        if matches!(self.state, Parsing::Fresh) && self.buffer.len() <= SMALL_PUSH_LEN_MAX {
+            self.is_small = true;
+        } else {
+            self.parse(true).await;
+        }
+    }
+
+    /// Objects so far, and how many the packs so far say they have.
+    pub fn progress(&self) -> (u32, u32) {
+        self.objects
+    }
+
+    /// Hands the buffer to a worker, without waiting for it unless it is the end of a pack.
+    async fn parse(&mut self, end_of_pack: bool) {
+        self.settle_parsing().await;
+        let mut intake = match std::mem::replace(&mut self.state, Parsing::Fresh) {
+            Parsing::Fresh => Intake::new(self.options.clone()),
+            Parsing::Idle(intake) => *intake,
+            failed => return self.state = failed,
+        };
+        let bytes = std::mem::take(&mut self.buffer);
+        let workers = self.workers();
+        let mut work = async move {
+            workers
+                .run(move || {
+                    intake.feed(&bytes)?;
+                    if end_of_pack {
+                        intake.finish_pack()?;
+                    }
+                    Ok(intake)
+                })
+                .await
+        }
+        .boxed();
+        // Polled once, the work begins; it goes on while the next bytes come.
+        self.state = match (&mut work).now_or_never() {
+            Some(outcome) => Parsing::from(outcome),
+            None => Parsing::Busy(work),
+        };
+        if end_of_pack {
+            self.settle_parsing().await;
+        }
+    }
+
+    async fn settle_parsing(&mut self) {
+        if let Parsing::Busy(work) = &mut self.state {
+            let outcome = work.await;
+            self.state = Parsing::from(outcome);
+        }
+        if let Parsing::Idle(intake) = &self.state {
+            self.objects = intake.progress();
+        }
+    }
+
+    fn workers(&self) -> Workers {
+        self.view.world().workers.clone()
+    }
+
+    /// Checks everything, stores the layers and moves the refs. Errors are ours or the world's; what is wrong with the
+    /// push is in the report.
+    pub async fn finish(mut self, request: ReceiveRequest) -> Result<ReceiveReport, EngineError> {
+        if request.commands.len() > self.options.limits.commands_max {
+            return Err(EngineError::limit("commands in a push", self.options.limits.commands_max as u64));
+        }
+        self.settle_parsing().await;
+        let mut cases: Vec<Case> = request.commands.iter().cloned().map(Case::new).collect();
+        let has_pack = self.is_small || !matches!(self.state, Parsing::Fresh);
+        let shallow = self.shallow();
+        let values = values_of(&cases, |_| true);
+        let taken = match self.take(has_pack, values.clone(), shallow.clone()).await {
+            Ok(taken) => taken,
+            Err(error) => return refused(error, &mut cases),
+        };
+        for (case, tip) in cases.iter_mut().filter(|case| !case.is_delete()).zip(&taken.reached.tips) {
+            case.tip = Some(*tip);
+        }
+        let warnings = self.check(&request, &taken.reached, &mut cases).await?;
+        let open = values_of(&cases, |case| case.is_open() && !case.idle);
+        let stored = match self.store(taken, values, open, shallow, &request).await {
+            Ok(stored) => stored,
+            Err(error) => return refused(error, &mut cases),
+        };
+        let layers: Vec<AddedLayer> = stored.iter().map(|stored| stored.layer.clone()).collect();
+        let (cause, actor) = (request.cause, request.actor.as_str());
+        let outcome = commit::commit(self.repository, cause, actor, request.atomic, &mut cases, &layers).await;
+        match outcome {
+            Ok(number) => {
+                if number.is_none() {
+                    store::discard(&self.view, self.repository.id(), &stored).await;
+                }
+                let refs = cases.into_iter().map(|case| case.refusal.map_or(Ok(()), Err)).collect();
+                Ok(ReceiveReport { unpack: Ok(()), refs, warnings, number })
+            }
+            // The outcome may be unknown, so the layers must stay.
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The repository's own shallow boundary: its commits' parents are not asked for.
+    fn shallow(&self) -> Arc<HashSet<ObjectId>> {
+        Arc::new(self.view.state().shallow().iter().copied().collect())
+    }
+
+    /// Resolves, checks and cuts what came.
+    async fn take(
+        &mut self,
+        has_pack: bool,
+        values: Vec<ObjectId>,
+        shallow: Arc<HashSet<ObjectId>>,
+    ) -> Result<Taken, IntakeError> {
+        let options = self.options.clone();
+        let work = match std::mem::replace(&mut self.state, Parsing::Fresh) {
+            Parsing::Failed(error) => return Err(error),
+            Parsing::Idle(intake) => {
+                return self.on_worker(move |lean| Taken::settle(*intake, lean, &shallow, &values)).await;
+            }
+            Parsing::Busy(_) => return Err(IntakeError::Internal("the parser is still busy")),
+            Parsing::Fresh => Bytes::from(std::mem::take(&mut self.buffer)),
+        };
+        let take = move |lean: &Lean| Taken::small(options.clone(), has_pack.then_some(&work), lean, &shallow, &values);
+        match take(&Lean::without_waiting(self.view.clone())) {
+            Err(IntakeError::WouldWait) => self.on_worker(take).await,
+            taken => taken,
+        }
+    }
+
+    async fn on_worker<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Lean) -> Result<T, IntakeError> + Send + 'static,
+    ) -> Result<T, IntakeError> {
+        let lean = Lean::waiting(self.view.clone(), self.workers());
+        self.workers().run(move || work(&lean)).await
+    }
+
+    /// All that may refuse a command.
+    async fn check(
+        &self,
+        request: &ReceiveRequest,
+        reached: &Reached,
+        cases: &mut [Case],
+    ) -> Result<Vec<String>, EngineError> {
+        let state = self.view.state();
+        let permissive = Policy::default();
+        let policy = if request.trusted { &permissive } else { &self.policy };
+        policy::check_connectivity(cases, !request.shallow.is_empty());
+        policy::check_hidden(policy, cases);
+        policy::check_names(state, cases);
+        let warnings = policy::check_each(policy, state, cases);
+        if policy.deny_non_fast_forwards {
+            self.check_fast_forwards(reached, cases).await?;
+        }
+        if request.atomic {
+            policy::check_atomic(cases);
+        }
+        Ok(warnings)
+    }
+
+    /// Refuses updates of branches whose new value does not have the old one in its history.
+    async fn check_fast_forwards(&self, reached: &Reached, cases: &mut [Case]) -> Result<(), EngineError> {
+        let graph = self.view.graph().await?;
+        for case in cases.iter_mut().filter(|case| case.is_open()) {
+            let is_branch = case.target.as_ref().is_some_and(|name| name.as_bytes().starts_with(b"refs/heads/"));
+            if !is_branch || case.is_delete() || case.command.old.is_null() || case.idle {
+                continue;
+            }
+            let outside = reached.outside_parents(&case.command.new);
+            let tips: Vec<_> = outside.iter().filter_map(|oid| graph.commit(oid)).collect();
+            let has_old = match graph.commit(&case.command.old) {
+                Some(old) => graph.is_reachable(old, &tips)?,
+                None => false,
+            };
+            if !has_old {
+                case.refuse("non-fast-forward");
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds and stores the layers of what is still wanted.
+    async fn store(
+        &self,
+        taken: Taken,
+        values: Vec<ObjectId>,
+        open: Vec<ObjectId>,
+        shallow: Arc<HashSet<ObjectId>>,
+        request: &ReceiveRequest,
+    ) -> Result<Vec<Stored>, IntakeError> {
+        let keep_unreachable = request.keep_unreachable;
+        let is_idle = taken.reached.is_empty() && !keep_unreachable;
+        if is_idle || open.is_empty() && !keep_unreachable {
+            return Ok(Vec::new());
+        }
+        let place = store::Place::new(&self.view, self.repository.id(), &self.options.limits);
+        if taken.is_small && !keep_unreachable {
+            let lean = Lean::without_waiting(self.view.clone());
+            match taken.narrow(&lean, &shallow, &values, &open).and_then(|reached| place.build(&taken, &lean, &reached)) {
+                Err(IntakeError::WouldWait) => {}
+                Err(error) => return Err(error),
+                Ok(built) => return Ok(vec![place.put(built).await?]),
+            }
+        }
+        let build = move |lean: &Lean| {
+            let reached = taken.narrow(lean, &shallow, &values, &open)?;
+            let mut stored = Vec::new();
+            if !reached.is_empty() {
+                stored.push(place.stream(lean, |lean, chunk_len, chunks| {
+                    taken.settled.build(lean, &reached, chunk_len, chunks).map(Some)
+                })?);
+            }
+            if keep_unreachable {
+                stored.push(place.stream(lean, |lean, chunk_len, chunks| {
+                    taken.settled.build_unreachable(lean, &reached, chunk_len, chunks)
+                })?);
+            }
+            Ok(stored.into_iter().flatten().collect())
+        };
+        self.on_worker(build).await
+    }
+}
+
+impl From<Result<Intake, IntakeError>> for Parsing {
+    fn from(outcome: Result<Intake, IntakeError>) -> Self {
+        match outcome {
+            Ok(intake) => Self::Idle(Box::new(intake)),
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// The new values of cases.
+fn values_of(cases: &[Case], wanted: impl Fn(&Case) -> bool) -> Vec<ObjectId> {
+    cases.iter().filter(|case| !case.is_delete() && wanted(case)).map(|case| case.command.new).collect()
+}
+
+/// The report of a push whose packs were not taken.
+fn refused(error: IntakeError, cases: &mut [Case]) -> Result<ReceiveReport, EngineError> {
+    match error {
+        IntakeError::Pack(fault) => {
+            cases.iter_mut().for_each(|case| case.refuse("unpacker error"));
+            let refs = cases.iter_mut().map(|case| case.refusal.take().map_or(Ok(()), Err)).collect();
+            Ok(ReceiveReport { unpack: Err(fault.to_string()), refs, warnings: Vec::new(), number: None })
+        }
+        error => Err(error.into()),
+    }
+}
+
+/// Packs taken in and cut.
+pub(crate) struct Taken {
+    pub(crate) settled: Settled,
+    pub(crate) reached: Arc<Reached>,
+    is_small: bool,
+}
+
+impl Taken {
+    fn small(
+        options: IntakeOptions,
+        pack: Option<&Bytes>,
+        lean: &Lean,
+        shallow: &HashSet<ObjectId>,
+        values: &[ObjectId],
+    ) -> Result<Self, IntakeError> {
+        let mut intake = Intake::new(options);
+        if let Some(pack) = pack {
+            intake.feed(pack)?;
+            intake.finish_pack()?;
+        }
+        Ok(Self { is_small: true, ..Self::settle(intake, lean, shallow, values)? })
+    }
+
+    fn settle(
+        intake: Intake,
+        lean: &Lean,
+        shallow: &HashSet<ObjectId>,
+        values: &[ObjectId],
+    ) -> Result<Self, IntakeError> {
+        let settled = intake.settle(lean)?;
+        let reached = Arc::new(settled.reach(lean, shallow, values)?);
+        Ok(Self { settled, reached, is_small: false })
+    }
+
+    /// What the values that are still wanted reach.
+    fn narrow(
+        &self,
+        lean: &Lean,
+        shallow: &HashSet<ObjectId>,
+        values: &[ObjectId],
+        open: &[ObjectId],
+    ) -> Result<Arc<Reached>, IntakeError> {
+        let complete = values.iter().zip(&self.reached.tips).filter(|(_, tip)| **tip != Tip::Incomplete);
+        let reached: HashSet<&ObjectId> = complete.map(|(value, _)| value).collect();
+        if reached.len() == open.iter().collect::<HashSet<_>>().len() {
+            return Ok(Arc::clone(&self.reached));
+        }
+        Ok(Arc::new(self.settled.reach(lean, shallow, open)?))
+    }
+}
+
+impl Repository {
+    /// Begins a push whose packs come in pieces.
+    pub async fn receiver(&self) -> Result<Receiver<'_>, EngineError> {
+        Receiver::new(self).await
+    }
+
+    /// Takes a push in. `pack` gives the bytes of its pack; there is none if all commands delete.
+    ///
+    /// Cost on the path: nothing of the bucket for a small push whose neighbours are in memory; one append of the log.
+    /// Errors are ours, the world's, or the stream's; what is wrong with the push is in the report.
+    pub async fn receive<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        &self,
+        request: ReceiveRequest,
+        pack: Option<impl futures::Stream<Item = Result<Bytes, E>> + Send>,
+        mut progress: impl FnMut(super::ReceiveProgress) + Send,
+    ) -> Result<ReceiveReport, EngineError> {
+        let mut receiver = self.receiver().await?;
+        if let Some(pack) = pack {
+            let mut pack = std::pin::pin!(pack);
+            while let Some(bytes) = pack.next().await {
+                let bytes = bytes.map_err(|error| EngineError::Peer(error.into()))?;
+                if !receiver.feed(bytes).await {
+                    break;
+                }
+                let (objects, total) = receiver.progress();
+                progress(super::ReceiveProgress::Unpacking { objects, total });
+            }
+            receiver.finish_pack().await;
+            let (objects, _) = receiver.progress();
+            progress(super::ReceiveProgress::Checking { objects });
+        }
+        receiver.finish(request).await
+    }
+}

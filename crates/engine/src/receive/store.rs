@@ -1,0 +1,128 @@
+//! Where a push's layers go: into the entry while they are small, else to the bucket, before the entry names them.
+
+use super::error::IntakeError;
+use super::lean::Lean;
+use super::options::ReceiveOptions;
+use super::session::Taken;
+use super::tips::Reached;
+use crate::View;
+use crate::layer_builder::Built;
+use bytes::Bytes;
+use cuesta_format::{AddedLayer, LayerId, LayerMeta, LayerPlace, LogId, layer_cue_key, layer_pack_key};
+use cuesta_store::{Bucket, Entropy, Upload, Workers};
+
+/// Bytes of a pack that are made before they are sent on.
+const CHUNK_LEN: usize = 4 << 20;
+
+/// A layer that is durable, or will be with its entry.
+pub(crate) struct Stored {
+    pub(crate) layer: AddedLayer,
+}
+
+/// Where layers of one repository go.
+pub(crate) struct Place {
+    bucket: Bucket,
+    entropy: Entropy,
+    workers: Workers,
+    log: LogId,
+    inline_bytes_max: usize,
+}
+
+impl Place {
+    pub(crate) fn new(view: &View, log: LogId, limits: &ReceiveOptions) -> Self {
+        let world = view.world();
+        let inline_bytes_max = limits.inline_bytes_max.min(world.log_store.limits().inline_bytes_max);
+        Self {
+            bucket: world.bucket.clone(),
+            entropy: world.entropy.clone(),
+            workers: world.workers.clone(),
+            log,
+            inline_bytes_max,
+        }
+    }
+
+    /// Builds a layer that is known to be small.
+    pub(crate) fn build(&self, taken: &Taken, lean: &Lean, reached: &Reached) -> Result<Built, IntakeError> {
+        taken.settled.build(lean, reached, usize::MAX, &mut |_| Err(IntakeError::Internal("a small layer is not small")))
+    }
+
+    /// Puts a layer in its place that was built in memory.
+    pub(crate) async fn put(&self, built: Built) -> Result<Stored, IntakeError> {
+        let id = LayerId(self.entropy.bits128());
+        let pack = built.pack.clone().ok_or(IntakeError::Internal("a small layer is not small"))?;
+        if pack.len() + built.cue.len() <= self.inline_bytes_max {
+            let place = LayerPlace::Inline { pack, cue: built.cue.clone() };
+            return Ok(Stored { layer: AddedLayer { meta: meta(id, &built), place } });
+        }
+        let (pack_key, cue_key) = (layer_pack_key(self.log, id), layer_cue_key(self.log, id));
+        let pack = self.bucket.create_payload(&pack_key, pack);
+        let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
+        futures::try_join!(pack, cue)?;
+        Ok(Stored { layer: AddedLayer { meta: meta(id, &built), place: LayerPlace::Bucket } })
+    }
+
+    /// On a worker: builds a layer, which goes to the bucket while it is made if it is large.
+    pub(crate) fn stream<K>(
+        &self,
+        known: &K,
+        build: impl FnOnce(
+            &K,
+            usize,
+            &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
+        ) -> Result<Option<Built>, IntakeError>,
+    ) -> Result<Option<Stored>, IntakeError> {
+        let id = LayerId(self.entropy.bits128());
+        let pack_key = layer_pack_key(self.log, id);
+        let mut upload: Option<Upload> = None;
+        let built = build(known, CHUNK_LEN, &mut |bytes| {
+            let upload = match &mut upload {
+                Some(upload) => upload,
+                none => none.insert(self.bucket.upload(&pack_key)?),
+            };
+            Ok(self.workers.wait(upload.write(bytes))?)
+        });
+        match (built, upload) {
+            (Ok(None), _) => Ok(None),
+            (Ok(Some(built)), None) => self.workers.wait(self.put(built)).map(Some),
+            (Ok(Some(built)), Some(upload)) => {
+                let cue_key = layer_cue_key(self.log, id);
+                let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
+                let both = async { futures::try_join!(upload.finish(), cue) };
+                self.workers.wait(both)?;
+                Ok(Some(Stored { layer: AddedLayer { meta: meta(id, &built), place: LayerPlace::Bucket } }))
+            }
+            (Err(error), upload) => {
+                if let Some(upload) = upload {
+                    // What a store keeps of a lost abort is for collection.
+                    let _ = self.workers.wait(upload.abort());
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn meta(id: LayerId, built: &Built) -> LayerMeta {
+    LayerMeta {
+        id,
+        pack_bytes: built.pack_bytes,
+        cue_bytes: built.cue.len() as u64,
+        objects: built.objects,
+        segments: built.segments,
+        level: 0,
+        self_contained: built.self_contained,
+        unreachable: built.unreachable,
+    }
+}
+
+/// Deletes the layers of a push that changed nothing. Best effort: what stays is for collection.
+pub(crate) async fn discard(view: &View, log: LogId, stored: &[Stored]) {
+    for stored in stored.iter().filter(|stored| stored.layer.place == LayerPlace::Bucket) {
+        let id = stored.layer.meta.id;
+        for key in [layer_pack_key(log, id), layer_cue_key(log, id)] {
+            if let Err(error) = view.world().bucket.delete(&key).await {
+                tracing::warn!(%key, %error, "an orphan layer stays");
+            }
+        }
+    }
+}
