@@ -25,11 +25,17 @@ pub(crate) async fn commit(
         if refs.is_empty() && (layers.is_empty() || cases.iter().any(|case| !case.is_open())) {
             return Ok(None);
         }
-        let edit = Edit { refs, added: layers.to_vec(), ..repository.edit(cause, actor) };
+        let edit = Edit {
+            refs,
+            added: layers.to_vec(),
+            ..repository.edit(cause, actor)
+        };
         match repository.log().commit(edit).await? {
             Committed::Done { number, .. } => return Ok(Some(number)),
             Committed::Conflict(Conflict::Ref { name, reason }) => {
-                let mut hit = cases.iter_mut().filter(|case| case.is_open() && case.target.as_ref() == Some(&name));
+                let mut hit = cases
+                    .iter_mut()
+                    .filter(|case| case.is_open() && case.target.as_ref() == Some(&name));
                 match hit.next() {
                     Some(case) => case.refuse(reason.to_string()),
                     None => return Err(EngineError::Conflict(name.to_string())),
@@ -51,7 +57,10 @@ fn refuse_conflicts(state: &State, blank: Edit, cases: &mut [Case]) {
     for at in ordered(cases) {
         let Some(case) = cases.get_mut(at) else { continue };
         let Some(update) = update(case) else { continue };
-        let edit = Edit { refs: vec![update], ..blank.clone() };
+        let edit = Edit {
+            refs: vec![update],
+            ..blank.clone()
+        };
         match trial.apply(&edit) {
             Ok(()) => {}
             Err(Conflict::Ref { reason, .. }) => case.refuse(reason.to_string()),
@@ -76,7 +85,10 @@ fn update(case: &Case) -> Option<RefUpdate> {
     let old = (!case.command.old.is_null()).then_some(case.command.old);
     let new = match case.tip {
         None => None,
-        Some(Tip::Complete { peeled, .. }) => Some(RefTarget { oid: case.command.new, peeled }),
+        Some(Tip::Complete { peeled, .. }) => Some(RefTarget {
+            oid: case.command.new,
+            peeled,
+        }),
         Some(Tip::Incomplete) => return None,
     };
     Some(RefUpdate { name, old, new })

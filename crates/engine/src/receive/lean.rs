@@ -25,7 +25,10 @@ impl Lean {
 
     /// For a worker thread.
     pub(crate) fn waiting(view: View, workers: Workers) -> Self {
-        Self { view, workers: Some(workers) }
+        Self {
+            view,
+            workers: Some(workers),
+        }
     }
 
     fn wait<T>(&self, future: impl Future<Output = Result<T, EngineError>>) -> Result<T, IntakeError> {
@@ -55,7 +58,10 @@ impl Known for Lean {
                 described.push(match self.find(oid).await? {
                     Some(Location { layer, entry }) => {
                         let index = layer.index().await?;
-                        Some(Described { kind: index.kind(entry), size: index.entries.size(entry) })
+                        Some(Described {
+                            kind: index.kind(entry),
+                            size: index.entries.size(entry),
+                        })
                     }
                     None => None,
                 });
@@ -71,7 +77,11 @@ impl Known for Lean {
                 known.push(self.find(oid).await?.is_some());
             }
             let objects = self.view.objects(oids).await?;
-            Ok(objects.into_iter().zip(known).map(|(object, known)| object.filter(|_| known)).collect())
+            Ok(objects
+                .into_iter()
+                .zip(known)
+                .map(|(object, known)| object.filter(|_| known))
+                .collect())
         })
     }
 
@@ -82,7 +92,10 @@ impl Known for Lean {
             };
             let history = layer.history().await?;
             let segments = &history.segments;
-            let commit = || KnownCommit { generation: segments.generation(entry), tree: segments.root_tree(entry) };
+            let commit = || KnownCommit {
+                generation: segments.generation(entry),
+                tree: segments.root_tree(entry),
+            };
             Ok((entry < segments.len()).then(commit))
         })
     }

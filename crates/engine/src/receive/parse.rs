@@ -83,7 +83,10 @@ impl PackParser {
     pub(crate) fn new(options: IntakeOptions) -> Self {
         let format = options.object_format;
         let mut parser = Self {
-            spool: Spool::new(options.limits.spool_directory.clone(), options.limits.spool_memory_bytes_max),
+            spool: Spool::new(
+                options.limits.spool_directory.clone(),
+                options.limits.spool_memory_bytes_max,
+            ),
             entries: Entries::new(format),
             inspector: Inspector::new(format, options.fsck.clone()),
             state: State::Done,

@@ -21,10 +21,14 @@ impl Policy {
     pub(crate) fn of(state: &State) -> Self {
         let value = |name: &str| state.settings().get(name).map(String::as_str);
         let is_set = |name: &str| value(name).is_some_and(is_true);
-        let patterns = ["transfer.hiderefs", "receive.hiderefs"].into_iter().filter_map(value).flat_map(str::lines);
+        let patterns = ["transfer.hiderefs", "receive.hiderefs"]
+            .into_iter()
+            .filter_map(value)
+            .flat_map(str::lines);
         Self {
             deny_deletes: is_set("receive.denydeletes"),
-            deny_delete_current: value("receive.denydeletecurrent").is_none_or(|value| value == "refuse" || is_true(value)),
+            deny_delete_current: value("receive.denydeletecurrent")
+                .is_none_or(|value| value == "refuse" || is_true(value)),
             deny_non_fast_forwards: is_set("receive.denynonfastforwards"),
             pack_bytes_max: value("receive.maxinputsize").and_then(bytes).filter(|bytes| *bytes > 0),
             hidden: HiddenRefs::new(patterns),
@@ -82,7 +86,13 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) fn new(command: RefCommand) -> Self {
-        Self { command, target: None, refusal: None, tip: None, idle: false }
+        Self {
+            command,
+            target: None,
+            refusal: None,
+            tip: None,
+            idle: false,
+        }
     }
 
     pub(crate) fn is_delete(&self) -> bool {
@@ -103,7 +113,11 @@ impl Case {
 /// Refuses values whose closure is not complete.
 pub(crate) fn check_connectivity(cases: &mut [Case], has_shallow: bool) {
     // A shallow client's new root looks like a history with a hole.
-    let reason = if has_shallow { "shallow update not allowed" } else { "missing necessary objects" };
+    let reason = if has_shallow {
+        "shallow update not allowed"
+    } else {
+        "missing necessary objects"
+    };
     for case in cases.iter_mut().filter(|case| case.tip == Some(Tip::Incomplete)) {
         case.refuse(reason);
     }
@@ -113,7 +127,11 @@ pub(crate) fn check_connectivity(cases: &mut [Case], has_shallow: bool) {
 pub(crate) fn check_hidden(policy: &Policy, cases: &mut [Case]) {
     for case in cases.iter_mut() {
         if RefName::new(&case.command.name).is_ok_and(|name| policy.hidden.hides(&name)) {
-            case.refuse(if case.is_delete() { "deny deleting a hidden ref" } else { "deny updating a hidden ref" });
+            case.refuse(if case.is_delete() {
+                "deny deleting a hidden ref"
+            } else {
+                "deny updating a hidden ref"
+            });
         }
     }
 }
@@ -131,7 +149,11 @@ pub(crate) fn check_names(state: &State, cases: &mut [Case]) {
     }
     let mut first_of: HashMap<RefName, usize> = HashMap::new();
     for at in 0..cases.len() {
-        let Some(target) = cases.get(at).filter(|case| case.is_open()).and_then(|case| case.target.clone()) else {
+        let Some(target) = cases
+            .get(at)
+            .filter(|case| case.is_open())
+            .and_then(|case| case.target.clone())
+        else {
             continue;
         };
         let Some(first) = first_of.get(&target).copied() else {
@@ -182,7 +204,15 @@ pub(crate) fn check_each(policy: &Policy, state: &State, cases: &mut [Case]) -> 
             } else if policy.deny_delete_current && current.as_ref() == Some(&target) {
                 case.refuse("deletion of the current branch prohibited");
             }
-        } else if is_branch && !matches!(case.tip, Some(Tip::Complete { kind: ObjectKind::Commit, .. })) {
+        } else if is_branch
+            && !matches!(
+                case.tip,
+                Some(Tip::Complete {
+                    kind: ObjectKind::Commit,
+                    ..
+                })
+            )
+        {
             // Branches hold commits.
             case.refuse("failed to update ref");
         }

@@ -26,10 +26,7 @@ const BATCH_LEN: usize = 512 << 10;
 
 /// Takes one push in. Feed it packs, then finish with what is to be done.
 pub struct Receiver<'a> {
-    repository: &'a Repository,
-    view: View,
-    policy: Policy,
-    options: IntakeOptions,
+    push: Push<'a>,
     /// Bytes not yet taken apart.
     buffer: Vec<u8>,
     /// One small pack, whole, that is still in the buffer.
@@ -37,6 +34,14 @@ pub struct Receiver<'a> {
     state: Parsing,
     /// Objects so far, and how many the packs so far say they have.
     objects: (u32, u32),
+}
+
+/// What a push works with.
+struct Push<'a> {
+    repository: &'a Repository,
+    view: View,
+    policy: Policy,
+    options: IntakeOptions,
 }
 
 /// Where the packs are.
@@ -55,9 +60,25 @@ impl<'a> Receiver<'a> {
         let mut limits = view.world().options.receive.clone();
         limits.pack_bytes_max = policy.pack_bytes_max.or(limits.pack_bytes_max);
         let fsck = Arc::new(Policy::fsck(view.state()));
-        let options = IntakeOptions { object_format: view.object_format(), limits, fsck };
+        let options = IntakeOptions {
+            object_format: view.object_format(),
+            limits,
+            fsck,
+        };
         let (buffer, state) = (Vec::new(), Parsing::Fresh);
-        Ok(Self { repository, view, policy, options, buffer, is_small: false, state, objects: (0, 0) })
+        let push = Push {
+            repository,
+            view,
+            policy,
+            options,
+        };
+        Ok(Self {
+            push,
+            buffer,
+            is_small: false,
+            state,
+            objects: (0, 0),
+        })
     }
 
     /// Takes the next bytes of the current pack. Answers whether more are wanted: once a pack is refused, the rest of it
@@ -92,12 +113,12 @@ impl<'a> Receiver<'a> {
     async fn parse(&mut self, end_of_pack: bool) {
         self.settle_parsing().await;
         let mut intake = match std::mem::replace(&mut self.state, Parsing::Fresh) {
-            Parsing::Fresh => Intake::new(self.options.clone()),
+            Parsing::Fresh => Intake::new(self.push.options.clone()),
             Parsing::Idle(intake) => *intake,
             failed => return self.state = failed,
         };
         let bytes = std::mem::take(&mut self.buffer);
-        let workers = self.workers();
+        let workers = self.push.workers();
         let mut work = async move {
             workers
                 .run(move || {
@@ -130,53 +151,56 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn workers(&self) -> Workers {
-        self.view.world().workers.clone()
-    }
-
     /// Checks everything, stores the layers and moves the refs. Errors are ours or the world's; what is wrong with the
     /// push is in the report.
     pub async fn finish(mut self, request: ReceiveRequest) -> Result<ReceiveReport, EngineError> {
-        if request.commands.len() > self.options.limits.commands_max {
-            return Err(EngineError::limit("commands in a push", self.options.limits.commands_max as u64));
+        if request.commands.len() > self.push.options.limits.commands_max {
+            return Err(EngineError::limit(
+                "commands in a push",
+                self.push.options.limits.commands_max as u64,
+            ));
         }
         self.settle_parsing().await;
         let mut cases: Vec<Case> = request.commands.iter().cloned().map(Case::new).collect();
         let has_pack = self.is_small || !matches!(self.state, Parsing::Fresh);
-        let shallow = self.shallow();
+        let shallow = self.push.shallow();
         let values = values_of(&cases, |_| true);
         let taken = match self.take(has_pack, values.clone(), shallow.clone()).await {
             Ok(taken) => taken,
             Err(error) => return refused(error, &mut cases),
         };
-        for (case, tip) in cases.iter_mut().filter(|case| !case.is_delete()).zip(&taken.reached.tips) {
+        for (case, tip) in cases
+            .iter_mut()
+            .filter(|case| !case.is_delete())
+            .zip(&taken.reached.tips)
+        {
             case.tip = Some(*tip);
         }
-        let warnings = self.check(&request, &taken.reached, &mut cases).await?;
+        let warnings = self.push.check(&request, &taken.reached, &mut cases).await?;
         let open = values_of(&cases, |case| case.is_open() && !case.idle);
-        let stored = match self.store(taken, values, open, shallow, &request).await {
+        let stored = match self.push.store(taken, values, open, shallow, &request).await {
             Ok(stored) => stored,
             Err(error) => return refused(error, &mut cases),
         };
         let layers: Vec<AddedLayer> = stored.iter().map(|stored| stored.layer.clone()).collect();
         let (cause, actor) = (request.cause, request.actor.as_str());
-        let outcome = commit::commit(self.repository, cause, actor, request.atomic, &mut cases, &layers).await;
+        let outcome = commit::commit(self.push.repository, cause, actor, request.atomic, &mut cases, &layers).await;
         match outcome {
             Ok(number) => {
                 if number.is_none() {
-                    store::discard(&self.view, self.repository.id(), &stored).await;
+                    store::discard(&self.push.view, self.push.repository.id(), &stored).await;
                 }
                 let refs = cases.into_iter().map(|case| case.refusal.map_or(Ok(()), Err)).collect();
-                Ok(ReceiveReport { unpack: Ok(()), refs, warnings, number })
+                Ok(ReceiveReport {
+                    unpack: Ok(()),
+                    refs,
+                    warnings,
+                    number,
+                })
             }
             // The outcome may be unknown, so the layers must stay.
             Err(error) => Err(error),
         }
-    }
-
-    /// The repository's own shallow boundary: its commits' parents are not asked for.
-    fn shallow(&self) -> Arc<HashSet<ObjectId>> {
-        Arc::new(self.view.state().shallow().iter().copied().collect())
     }
 
     /// Resolves, checks and cuts what came.
@@ -186,20 +210,34 @@ impl<'a> Receiver<'a> {
         values: Vec<ObjectId>,
         shallow: Arc<HashSet<ObjectId>>,
     ) -> Result<Taken, IntakeError> {
-        let options = self.options.clone();
+        let options = self.push.options.clone();
         let work = match std::mem::replace(&mut self.state, Parsing::Fresh) {
             Parsing::Failed(error) => return Err(error),
             Parsing::Idle(intake) => {
-                return self.on_worker(move |lean| Taken::settle(*intake, lean, &shallow, &values)).await;
+                return self
+                    .push
+                    .on_worker(move |lean| Taken::settle(*intake, lean, &shallow, &values))
+                    .await;
             }
             Parsing::Busy(_) => return Err(IntakeError::Internal("the parser is still busy")),
             Parsing::Fresh => Bytes::from(std::mem::take(&mut self.buffer)),
         };
         let take = move |lean: &Lean| Taken::small(options.clone(), has_pack.then_some(&work), lean, &shallow, &values);
-        match take(&Lean::without_waiting(self.view.clone())) {
-            Err(IntakeError::WouldWait) => self.on_worker(take).await,
+        match take(&Lean::without_waiting(self.push.view.clone())) {
+            Err(IntakeError::WouldWait) => self.push.on_worker(take).await,
             taken => taken,
         }
+    }
+}
+
+impl Push<'_> {
+    fn workers(&self) -> Workers {
+        self.view.world().workers.clone()
+    }
+
+    /// The repository's own shallow boundary: its commits' parents are not asked for.
+    fn shallow(&self) -> Arc<HashSet<ObjectId>> {
+        Arc::new(self.view.state().shallow().iter().copied().collect())
     }
 
     async fn on_worker<T: Send + 'static>(
@@ -237,7 +275,10 @@ impl<'a> Receiver<'a> {
     async fn check_fast_forwards(&self, reached: &Reached, cases: &mut [Case]) -> Result<(), EngineError> {
         let graph = self.view.graph().await?;
         for case in cases.iter_mut().filter(|case| case.is_open()) {
-            let is_branch = case.target.as_ref().is_some_and(|name| name.as_bytes().starts_with(b"refs/heads/"));
+            let is_branch = case
+                .target
+                .as_ref()
+                .is_some_and(|name| name.as_bytes().starts_with(b"refs/heads/"));
             if !is_branch || case.is_delete() || case.command.old.is_null() || case.idle {
                 continue;
             }
@@ -271,7 +312,10 @@ impl<'a> Receiver<'a> {
         let place = store::Place::new(&self.view, self.repository.id(), &self.options.limits);
         if taken.is_small && !keep_unreachable {
             let lean = Lean::without_waiting(self.view.clone());
-            match taken.narrow(&lean, &shallow, &values, &open).and_then(|reached| place.build(&taken, &lean, &reached)) {
+            match taken
+                .narrow(&lean, &shallow, &values, &open)
+                .and_then(|reached| place.build(&taken, &lean, &reached))
+            {
                 Err(IntakeError::WouldWait) => {}
                 Err(error) => return Err(error),
                 Ok(built) => return Ok(vec![place.put(built).await?]),
@@ -307,7 +351,11 @@ impl From<Result<Intake, IntakeError>> for Parsing {
 
 /// The new values of cases.
 fn values_of(cases: &[Case], wanted: impl Fn(&Case) -> bool) -> Vec<ObjectId> {
-    cases.iter().filter(|case| !case.is_delete() && wanted(case)).map(|case| case.command.new).collect()
+    cases
+        .iter()
+        .filter(|case| !case.is_delete() && wanted(case))
+        .map(|case| case.command.new)
+        .collect()
 }
 
 /// The report of a push whose packs were not taken.
@@ -315,8 +363,16 @@ fn refused(error: IntakeError, cases: &mut [Case]) -> Result<ReceiveReport, Engi
     match error {
         IntakeError::Pack(fault) => {
             cases.iter_mut().for_each(|case| case.refuse("unpacker error"));
-            let refs = cases.iter_mut().map(|case| case.refusal.take().map_or(Ok(()), Err)).collect();
-            Ok(ReceiveReport { unpack: Err(fault.to_string()), refs, warnings: Vec::new(), number: None })
+            let refs = cases
+                .iter_mut()
+                .map(|case| case.refusal.take().map_or(Ok(()), Err))
+                .collect();
+            Ok(ReceiveReport {
+                unpack: Err(fault.to_string()),
+                refs,
+                warnings: Vec::new(),
+                number: None,
+            })
         }
         error => Err(error.into()),
     }
@@ -342,7 +398,10 @@ impl Taken {
             intake.feed(pack)?;
             intake.finish_pack()?;
         }
-        Ok(Self { is_small: true, ..Self::settle(intake, lean, shallow, values)? })
+        Ok(Self {
+            is_small: true,
+            ..Self::settle(intake, lean, shallow, values)?
+        })
     }
 
     fn settle(
@@ -353,7 +412,11 @@ impl Taken {
     ) -> Result<Self, IntakeError> {
         let settled = intake.settle(lean)?;
         let reached = Arc::new(settled.reach(lean, shallow, values)?);
-        Ok(Self { settled, reached, is_small: false })
+        Ok(Self {
+            settled,
+            reached,
+            is_small: false,
+        })
     }
 
     /// What the values that are still wanted reach.
@@ -364,7 +427,10 @@ impl Taken {
         values: &[ObjectId],
         open: &[ObjectId],
     ) -> Result<Arc<Reached>, IntakeError> {
-        let complete = values.iter().zip(&self.reached.tips).filter(|(_, tip)| **tip != Tip::Incomplete);
+        let complete = values
+            .iter()
+            .zip(&self.reached.tips)
+            .filter(|(_, tip)| **tip != Tip::Incomplete);
         let reached: HashSet<&ObjectId> = complete.map(|(value, _)| value).collect();
         if reached.len() == open.iter().collect::<HashSet<_>>().len() {
             return Ok(Arc::clone(&self.reached));

@@ -43,22 +43,40 @@ impl Place {
 
     /// Builds a layer that is known to be small.
     pub(crate) fn build(&self, taken: &Taken, lean: &Lean, reached: &Reached) -> Result<Built, IntakeError> {
-        taken.settled.build(lean, reached, usize::MAX, &mut |_| Err(IntakeError::Internal("a small layer is not small")))
+        taken.settled.build(lean, reached, usize::MAX, &mut |_| {
+            Err(IntakeError::Internal("a small layer is not small"))
+        })
     }
 
     /// Puts a layer in its place that was built in memory.
     pub(crate) async fn put(&self, built: Built) -> Result<Stored, IntakeError> {
         let id = LayerId(self.entropy.bits128());
-        let pack = built.pack.clone().ok_or(IntakeError::Internal("a small layer is not small"))?;
+        let pack = built
+            .pack
+            .clone()
+            .ok_or(IntakeError::Internal("a small layer is not small"))?;
         if pack.len() + built.cue.len() <= self.inline_bytes_max {
-            let place = LayerPlace::Inline { pack, cue: built.cue.clone() };
-            return Ok(Stored { layer: AddedLayer { meta: meta(id, &built), place } });
+            let place = LayerPlace::Inline {
+                pack,
+                cue: built.cue.clone(),
+            };
+            return Ok(Stored {
+                layer: AddedLayer {
+                    meta: meta(id, &built),
+                    place,
+                },
+            });
         }
         let (pack_key, cue_key) = (layer_pack_key(self.log, id), layer_cue_key(self.log, id));
         let pack = self.bucket.create_payload(&pack_key, pack);
         let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
         futures::try_join!(pack, cue)?;
-        Ok(Stored { layer: AddedLayer { meta: meta(id, &built), place: LayerPlace::Bucket } })
+        Ok(Stored {
+            layer: AddedLayer {
+                meta: meta(id, &built),
+                place: LayerPlace::Bucket,
+            },
+        })
     }
 
     /// On a worker: builds a layer, which goes to the bucket while it is made if it is large.
@@ -89,7 +107,12 @@ impl Place {
                 let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
                 let both = async { futures::try_join!(upload.finish(), cue) };
                 self.workers.wait(both)?;
-                Ok(Some(Stored { layer: AddedLayer { meta: meta(id, &built), place: LayerPlace::Bucket } }))
+                Ok(Some(Stored {
+                    layer: AddedLayer {
+                        meta: meta(id, &built),
+                        place: LayerPlace::Bucket,
+                    },
+                }))
             }
             (Err(error), upload) => {
                 if let Some(upload) = upload {

@@ -199,7 +199,13 @@ impl<'a> Follower<'a> {
             _ => None,
         });
         let places = new.collect();
-        Ok(Reached { order, cut, tags, tips, places })
+        Ok(Reached {
+            order,
+            cut,
+            tags,
+            tips,
+            places,
+        })
     }
 
     /// Follows tags to what they tag in the end; `None` where something is missing or is not what its tag says.

@@ -131,7 +131,11 @@ pub(super) fn parents(layer: &Layer, segment: u32) -> Vec<ObjectId> {
 }
 
 pub(super) fn options(format: ObjectFormat) -> IntakeOptions {
-    IntakeOptions { object_format: format, limits: Default::default(), fsck: std::sync::Arc::new(cuesta_git::fsck::Config::strict()) }
+    IntakeOptions {
+        object_format: format,
+        limits: Default::default(),
+        fsck: std::sync::Arc::new(cuesta_git::fsck::Config::strict()),
+    }
 }
 
 impl Known for Layers {

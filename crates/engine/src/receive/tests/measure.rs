@@ -6,8 +6,8 @@
 
 use super::layers::options;
 use super::repo::Repo;
-use crate::receive::known::Nothing;
 use crate::receive::intake::Intake;
+use crate::receive::known::Nothing;
 use cuesta_git::{ObjectFormat, ObjectId};
 use std::io::Read as _;
 use std::process::{Command, Stdio};

@@ -20,7 +20,10 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn new(change: impl FnOnce(&mut EngineOptions)) -> Self {
-        let mut options = EngineOptions { check_ids: true, ..EngineOptions::default() };
+        let mut options = EngineOptions {
+            check_ids: true,
+            ..EngineOptions::default()
+        };
         change(&mut options);
         let parts = EngineParts {
             bucket: Bucket::open("memory:", &BucketOptions::default()).unwrap(),
@@ -31,7 +34,7 @@ impl Server {
             options,
         };
         let engine = Engine::open(parts).await.unwrap();
-        let name = RepositoryName::new("a/b").unwrap();
+        let name = RepositoryName::parse("a/b").unwrap();
         let repository = engine.create_repository(&name, ObjectFormat::Sha1, "").await.unwrap();
         Self { engine, repository }
     }
@@ -46,18 +49,28 @@ impl Server {
         pack: Option<Vec<u8>>,
         change: impl FnOnce(&mut ReceiveRequest),
     ) -> ReceiveReport {
-        let command = |(name, old, new): &(&str, _, _)| RefCommand { name: name.as_bytes().to_vec(), old: *old, new: *new };
+        let command = |(name, old, new): &(&str, _, _)| RefCommand {
+            name: name.as_bytes().to_vec(),
+            old: *old,
+            new: *new,
+        };
         let mut request = ReceiveRequest::new(commands.iter().map(command).collect(), "somebody");
         change(&mut request);
-        let chunks: Option<Vec<Result<Bytes, std::io::Error>>> =
-            pack.map(|pack| pack.chunks(1000).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect());
+        let chunks: Option<Vec<Result<Bytes, std::io::Error>>> = pack.map(|pack| {
+            pack.chunks(1000)
+                .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
+                .collect()
+        });
         let stream = chunks.map(futures::stream::iter);
         self.repository.receive(request, stream, |_| ()).await.unwrap()
     }
 
     pub(super) async fn value(&self, name: &str) -> Option<ObjectId> {
         let state = self.repository.log().fresh().await.unwrap();
-        state.refs().get(&RefName::new(name.as_bytes()).unwrap()).map(|target| target.oid)
+        state
+            .refs()
+            .get(&RefName::new(name.as_bytes()).unwrap())
+            .map(|target| target.oid)
     }
 
     async fn payloads(&self) -> usize {
@@ -71,13 +84,18 @@ fn ok(report: &ReceiveReport) {
 }
 
 fn reasons(report: &ReceiveReport) -> Vec<&str> {
-    report.refs.iter().map(|done| done.as_ref().map_or_else(String::as_str, |()| "ok")).collect()
+    report
+        .refs
+        .iter()
+        .map(|done| done.as_ref().map_or_else(String::as_str, |()| "ok"))
+        .collect()
 }
 
 fn chain(repo: &Repo) -> Vec<ObjectId> {
     let mut stream = String::new();
     for mark in 1..=4 {
-        stream += &format!("commit refs/heads/main\nmark :{mark}\ncommitter C <c@example.com> {mark} +0000\ndata 1\nm\n");
+        stream +=
+            &format!("commit refs/heads/main\nmark :{mark}\ncommitter C <c@example.com> {mark} +0000\ndata 1\nm\n");
         stream += &format!("M 100644 inline dir/f{mark}\ndata 3\nx{mark}\n\n\n");
     }
     repo.git(&["fast-import", "--quiet"], stream.as_bytes());
@@ -99,9 +117,17 @@ async fn pushes_of_every_size_and_place_can_be_read_back() {
                 let mut revisions: Vec<String> = commits[at..=step].iter().map(ObjectId::to_string).collect();
                 revisions.extend(commits[..at].iter().map(|commit| format!("^{commit}")));
                 let names: Vec<String> = (at..=step).map(|n| format!("refs/heads/p{step}-{n}")).collect();
-                let commands: Vec<_> =
-                    names.iter().zip(&commits[at..=step]).map(|(name, tip)| (name.as_str(), NULL, *tip)).collect();
-                ok(&server.push(&commands, Some(repo.pack(&revisions, &["--thin", "--delta-base-offset"]))).await);
+                let commands: Vec<_> = names
+                    .iter()
+                    .zip(&commits[at..=step])
+                    .map(|(name, tip)| (name.as_str(), NULL, *tip))
+                    .collect();
+                ok(&server
+                    .push(
+                        &commands,
+                        Some(repo.pack(&revisions, &["--thin", "--delta-base-offset"])),
+                    )
+                    .await);
             }
             let view = server.repository.view().await.unwrap();
             let all = repo.objects(&["--all".into()]);
@@ -116,7 +142,9 @@ async fn pushes_of_every_size_and_place_can_be_read_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_that_is_not_small_streams_to_the_bucket() {
     let repo = Repo::new();
-    let noise: String = std::iter::repeat_with(|| fastrand::alphanumeric()).take(9 << 20).collect();
+    let noise: String = std::iter::repeat_with(|| fastrand::alphanumeric())
+        .take(9 << 20)
+        .collect();
     let stream = format!(
         "commit refs/heads/main\ncommitter C <c@example.com> 1 +0000\ndata 1\nm\nM 100644 inline f\ndata {}\n{noise}\n\n",
         noise.len()
@@ -124,10 +152,18 @@ async fn a_push_that_is_not_small_streams_to_the_bucket() {
     repo.git(&["fast-import", "--quiet"], stream.as_bytes());
     let tip = repo.rev("main");
     let server = Server::new(|options| options.receive.spool_memory_bytes_max = 1 << 20).await;
-    ok(&server.push(&[("refs/heads/main", NULL, tip)], Some(repo.pack(&["main".into()], &[]))).await);
+    ok(&server
+        .push(
+            &[("refs/heads/main", NULL, tip)],
+            Some(repo.pack(&["main".into()], &[])),
+        )
+        .await);
     assert_eq!(server.payloads().await, 2);
     let view = server.repository.view().await.unwrap();
-    assert_eq!(view.object(&repo.rev("main:f")).await.unwrap().unwrap().1, noise.as_bytes());
+    assert_eq!(
+        view.object(&repo.rev("main:f")).await.unwrap().unwrap().1,
+        noise.as_bytes()
+    );
 }
 
 #[tokio::test]
@@ -150,11 +186,18 @@ async fn old_values_are_compared_and_each_ref_stands_by_itself() {
         .await;
     assert_eq!(
         reasons(&report),
-        ["incorrect old value provided", "ok", "refname conflict", "reference does not exist"]
+        [
+            "incorrect old value provided",
+            "ok",
+            "refname conflict",
+            "reference does not exist"
+        ]
     );
     assert_eq!(server.value("refs/heads/main").await, Some(c[1]));
     assert_eq!(server.value("refs/heads/other").await, Some(c[2]));
-    let report = server.push(&[("refs/heads/main", NULL, c[2])], Some(repo.pack(&[], &[]))).await;
+    let report = server
+        .push(&[("refs/heads/main", NULL, c[2])], Some(repo.pack(&[], &[])))
+        .await;
     assert_eq!(reasons(&report), ["reference already exists"]);
 }
 
@@ -168,7 +211,7 @@ async fn atomic_is_all_or_nothing() {
     let bad = ObjectId::Sha1([9; 20]);
     let cases: [(&str, ObjectId, ObjectId, &str); 4] = [
         ("refs/heads/b", c[0], c[1], "reference does not exist"),
-        ("refs/heads/a/b", NULL, c[1], "refname conflict"),
+        ("refs/heads/b", c[1], c[0], "reference does not exist"),
         ("refs/heads/b", NULL, bad, "missing necessary objects"),
         ("funny", NULL, c[1], "funny refname"),
     ];
@@ -179,7 +222,13 @@ async fn atomic_is_all_or_nothing() {
         assert_eq!(server.value("refs/heads/a").await, None);
         assert_eq!(server.payloads().await, 0, "an orphan layer is deleted");
     }
-    ok(&server.push_with(&[("refs/heads/a", NULL, c[1]), ("refs/heads/b", NULL, c[0])], pack, atomic).await);
+    ok(&server
+        .push_with(
+            &[("refs/heads/a", NULL, c[1]), ("refs/heads/b", NULL, c[0])],
+            pack,
+            atomic,
+        )
+        .await);
 }
 
 #[tokio::test]
@@ -190,7 +239,12 @@ async fn a_broken_pack_refuses_every_ref_and_leaves_nothing() {
     let mut pack = repo.pack(&[c[1].to_string()], &[]);
     let last = pack.len() - 1;
     pack[last] ^= 1;
-    let report = server.push(&[("refs/heads/a", NULL, c[1]), ("refs/heads/b", NULL, c[0])], Some(pack)).await;
+    let report = server
+        .push(
+            &[("refs/heads/a", NULL, c[1]), ("refs/heads/b", NULL, c[0])],
+            Some(pack),
+        )
+        .await;
     assert!(report.unpack.unwrap_err().starts_with("pack is corrupted"));
     assert_eq!(report.refs, vec![Err("unpacker error".to_owned()); 2]);
     assert_eq!((server.value("refs/heads/a").await, server.payloads().await), (None, 0));
@@ -202,11 +256,25 @@ async fn what_is_missing_is_missing_for_its_own_ref_only() {
     let c = chain(&repo);
     let server = Server::new(|_| ()).await;
     let pack = Some(repo.pack(&[c[3].to_string(), format!("^{}", c[1])], &[]));
-    let commands = [("refs/heads/bad", NULL, c[3]), ("refs/heads/none", NULL, ObjectId::Sha1([5; 20]))];
-    assert_eq!(reasons(&server.push(&commands, pack.clone()).await), ["missing necessary objects"; 2]);
+    let commands = [
+        ("refs/heads/bad", NULL, c[3]),
+        ("refs/heads/none", NULL, ObjectId::Sha1([5; 20])),
+    ];
+    assert_eq!(
+        reasons(&server.push(&commands, pack.clone()).await),
+        ["missing necessary objects"; 2]
+    );
     assert!(server.repository.log().fresh().await.unwrap().layers().is_empty());
-    ok(&server.push(&[("refs/heads/base", NULL, c[1])], Some(repo.pack(&[c[1].to_string()], &[]))).await);
-    assert_eq!(reasons(&server.push(&commands, pack).await), ["ok", "missing necessary objects"]);
+    ok(&server
+        .push(
+            &[("refs/heads/base", NULL, c[1])],
+            Some(repo.pack(&[c[1].to_string()], &[])),
+        )
+        .await);
+    assert_eq!(
+        reasons(&server.push(&commands, pack).await),
+        ["ok", "missing necessary objects"]
+    );
 }
 
 #[tokio::test]
@@ -247,7 +315,10 @@ async fn names_kinds_and_symbolic_refs() {
     ok(&server.push(&[("refs/heads/alias", NULL, c[2])], pack()).await);
     assert_eq!(server.value("refs/heads/real").await, Some(c[2]));
     let both = |real| [("refs/heads/alias", c[2], c[3]), ("refs/heads/real", c[2], real)];
-    assert_eq!(reasons(&server.push(&both(c[1]), pack()).await), ["inconsistent aliased update"; 2]);
+    assert_eq!(
+        reasons(&server.push(&both(c[1]), pack()).await),
+        ["inconsistent aliased update"; 2]
+    );
     ok(&server.push(&both(c[3]), pack()).await);
     assert_eq!(server.value("refs/heads/real").await, Some(c[3]));
 }
@@ -261,12 +332,27 @@ async fn deletions_and_settings() {
     let creations = names.map(|name| (name, NULL, c[2]));
     ok(&server.push(&creations, Some(repo.pack(&["main".into()], &[]))).await);
     let report = server
-        .push(&[("refs/heads/main", c[2], NULL), ("refs/heads/x", c[2], NULL), ("refs/heads/none", NULL, NULL)], None)
+        .push(
+            &[
+                ("refs/heads/main", c[2], NULL),
+                ("refs/heads/x", c[2], NULL),
+                ("refs/heads/none", NULL, NULL),
+            ],
+            None,
+        )
         .await;
-    assert_eq!(reasons(&report), ["deletion of the current branch prohibited", "ok", "ok"]);
+    assert_eq!(
+        reasons(&report),
+        ["deletion of the current branch prohibited", "ok", "ok"]
+    );
     assert_eq!(report.warnings, ["deleting a non-existent ref"]);
     assert_eq!(server.value("refs/heads/x").await, None);
-    ok(&server.push(&[("refs/heads/y", c[2], NULL), ("refs/heads/y/below", NULL, c[1])], Some(repo.pack(&[], &[]))).await);
+    ok(&server
+        .push(
+            &[("refs/heads/y", c[2], NULL), ("refs/heads/y/below", NULL, c[1])],
+            Some(repo.pack(&[], &[])),
+        )
+        .await);
     for (name, value) in [
         ("receive.denydeletes", "true"),
         ("receive.denynonfastforwards", "true"),
@@ -285,16 +371,34 @@ async fn deletions_and_settings() {
             Some(repo.pack(&[], &[])),
         )
         .await;
-    let expected =
-        ["deletion prohibited", "deny deleting a hidden ref", "deny updating a hidden ref", "non-fast-forward"];
+    let expected = [
+        "deletion prohibited",
+        "deny deleting a hidden ref",
+        "deny updating a hidden ref",
+        "non-fast-forward",
+    ];
     assert_eq!(reasons(&report), expected);
-    ok(&server.push(&[("refs/heads/main", c[2], c[3])], Some(repo.pack(&["main".into()], &[]))).await);
-    server.repository.set_setting("receive.maxinputsize", Some("1k"), "").await.unwrap();
+    ok(&server
+        .push(
+            &[("refs/heads/main", c[2], c[3])],
+            Some(repo.pack(&["main".into()], &[])),
+        )
+        .await);
+    server
+        .repository
+        .set_setting("receive.maxinputsize", Some("1k"), "")
+        .await
+        .unwrap();
     let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(5000).collect();
     let blob = String::from_utf8(repo.git(&["hash-object", "-w", "--stdin"], &noise)).unwrap();
     let pack = repo.git(&["pack-objects", "--stdout", "-q"], blob.as_bytes());
-    let report = server.push(&[("refs/tags/blob", NULL, repo.oid(blob.trim()))], Some(pack)).await;
-    assert_eq!(report.unpack.unwrap_err(), "pack exceeds maximum allowed size (1024 bytes)");
+    let report = server
+        .push(&[("refs/tags/blob", NULL, repo.oid(blob.trim()))], Some(pack))
+        .await;
+    assert_eq!(
+        report.unpack.unwrap_err(),
+        "pack exceeds maximum allowed size (1024 bytes)"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -307,7 +411,9 @@ async fn racing_pushes_to_different_refs_all_go_through() {
         let (server, pack, tip) = (server.clone(), pack.clone(), c[n % 4]);
         tokio::spawn(async move {
             let name = format!("refs/heads/n{n}");
-            server.push(&[(&name, NULL, tip), ("refs/heads/contended", NULL, tip)], Some(pack)).await
+            server
+                .push(&[(&name, NULL, tip), ("refs/heads/contended", NULL, tip)], Some(pack))
+                .await
         })
     });
     let mut won = 0;
@@ -330,15 +436,26 @@ async fn an_import_of_several_packs_keeps_what_nothing_reaches() {
         assert!(receiver.feed(Bytes::from(pack)).await);
         receiver.finish_pack().await;
     }
-    let command = RefCommand { name: b"refs/heads/main".to_vec(), old: NULL, new: c[1] };
+    let command = RefCommand {
+        name: b"refs/heads/main".to_vec(),
+        old: NULL,
+        new: c[1],
+    };
     let mut request = ReceiveRequest::new(vec![command], "importer");
     (request.keep_unreachable, request.trusted) = (true, true);
     ok(&receiver.finish(request).await.unwrap());
     let view = server.repository.view().await.unwrap();
-    let unreachable: Vec<bool> = view.state().layers().iter().map(|layer| layer.meta.unreachable).collect();
+    let unreachable: Vec<bool> = view
+        .state()
+        .layers()
+        .iter()
+        .map(|layer| layer.meta.unreachable)
+        .collect();
     assert_eq!(unreachable, [false, true]);
     assert!(view.contains(&c[3]).await.unwrap());
     // What is only kept vouches for nothing.
-    let report = server.push(&[("refs/heads/new", NULL, c[3])], Some(repo.pack(&[], &[]))).await;
+    let report = server
+        .push(&[("refs/heads/new", NULL, c[3])], Some(repo.pack(&[], &[])))
+        .await;
     assert_eq!(reasons(&report), ["missing necessary objects"]);
 }
