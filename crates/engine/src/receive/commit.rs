@@ -4,9 +4,10 @@ use super::policy::Case;
 use super::tips::Tip;
 use crate::{EngineError, Repository};
 use cuesta_format::{AddedLayer, Cause, Edit, RefTarget, RefUpdate};
+use cuesta_git::ObjectId;
 use cuesta_ledger::{Committed, Conflict, State};
 
-/// Appends what is still open of a push. Refs that conflict are refused, and with `atomic` all of them; the others go
+/// Appends what is still open of a push, and with it the repository's new shallow boundary. Refs that conflict are refused, and with `atomic` all of them; the others go
 /// through. Answers the entry, or `None` if nothing was appended.
 pub(crate) async fn commit(
     repository: &Repository,
@@ -15,6 +16,7 @@ pub(crate) async fn commit(
     atomic: bool,
     cases: &mut [Case],
     layers: &[AddedLayer],
+    shallow: Option<Vec<ObjectId>>,
 ) -> Result<Option<u64>, EngineError> {
     // Each round refuses at least one case, so there is an end.
     for _ in 0..=cases.len() {
@@ -28,6 +30,7 @@ pub(crate) async fn commit(
         let edit = Edit {
             refs,
             added: layers.to_vec(),
+            shallow: shallow.clone(),
             ..repository.edit(cause, actor)
         };
         match repository.log().commit(edit).await? {

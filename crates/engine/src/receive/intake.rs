@@ -8,7 +8,7 @@ use super::known::Known;
 use super::options::IntakeOptions;
 use super::parse::{PackParser, Parsed};
 use super::resolve;
-use super::tips::{self, Reached, Tip};
+use super::tips::{self, Reached};
 use crate::layer_builder::Built;
 use bytes::Bytes;
 use cuesta_git::ObjectId;
@@ -133,6 +133,7 @@ pub(crate) struct Settled {
 
 impl Settled {
     /// How many entries there are.
+    #[cfg(test)]
     pub(crate) fn objects(&self) -> u32 {
         self.parsed.entries.len()
     }
@@ -203,10 +204,5 @@ impl Reached {
     /// Whether there is nothing to store.
     pub(crate) fn is_empty(&self) -> bool {
         self.order.commits.is_empty() && self.tags.is_empty() && self.cut.roots.is_empty()
-    }
-
-    /// Commits whose parents were cut off by the shallow boundary.
-    pub(crate) fn tips(&self) -> &[Tip] {
-        &self.tips
     }
 }

@@ -32,7 +32,5 @@ pub use options::ReceiveOptions;
 pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
 pub use session::Receiver;
 
-pub(crate) use known::Known;
-
 #[cfg(test)]
 mod tests;

@@ -37,8 +37,6 @@ pub(crate) struct Ordered {
     pub(crate) parents_end: u32,
     /// Whether it, or a commit that it reaches, lacks a parent.
     pub(crate) broken: bool,
-    /// Whether its parents were cut off, because it is a new shallow boundary.
-    pub(crate) cut_off: bool,
 }
 
 impl Order {
@@ -178,7 +176,7 @@ impl<'a> Ordering<'a> {
         if cut_off {
             self.order.parents.truncate(parents_before);
         }
-        broken = broken && !cut_off || missing && !cut_off;
+        let broken = (broken || missing) && !cut_off;
         let too_many = |_| IntakeError::Internal("more parents than are counted");
         let parents_end = u32::try_from(self.order.parents.len()).map_err(too_many)?;
         let place = u32::try_from(self.order.commits.len()).map_err(too_many)?;
@@ -186,7 +184,6 @@ impl<'a> Ordering<'a> {
             row,
             parents_end,
             broken,
-            cut_off,
         });
         self.set_place(row, place);
         Ok(())

@@ -138,13 +138,7 @@ impl PackParser {
         Ok(())
     }
 
-    /// Ends the last pack.
-    pub(crate) fn finish(mut self) -> Result<Parsed, IntakeError> {
-        self.finish_pack()?;
-        self.into_parsed()
-    }
-
-    /// Ends after [`PackParser::finish_pack`].
+    /// Ends the push; the last pack has been ended by [`PackParser::finish_pack`].
     pub(crate) fn into_parsed(mut self) -> Result<Parsed, IntakeError> {
         self.spool.seal()?;
         Ok(Parsed {

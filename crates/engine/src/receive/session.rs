@@ -163,7 +163,7 @@ impl<'a> Receiver<'a> {
         self.settle_parsing().await;
         let mut cases: Vec<Case> = request.commands.iter().cloned().map(Case::new).collect();
         let has_pack = self.is_small || !matches!(self.state, Parsing::Fresh);
-        let shallow = self.push.shallow();
+        let shallow = self.push.shallow(&request);
         let values = values_of(&cases, |_| true);
         let taken = match self.take(has_pack, values.clone(), shallow.clone()).await {
             Ok(taken) => taken,
@@ -178,13 +178,28 @@ impl<'a> Receiver<'a> {
         }
         let warnings = self.push.check(&request, &taken.reached, &mut cases).await?;
         let open = values_of(&cases, |case| case.is_open() && !case.idle);
-        let stored = match self.push.store(taken, values, open, shallow, &request).await {
+        let stored = match self
+            .push
+            .store(taken, values, open, Arc::clone(&shallow), &request)
+            .await
+        {
             Ok(stored) => stored,
             Err(error) => return refused(error, &mut cases),
         };
         let layers: Vec<AddedLayer> = stored.iter().map(|stored| stored.layer.clone()).collect();
-        let (cause, actor) = (request.cause, request.actor.as_str());
-        let outcome = commit::commit(self.push.repository, cause, actor, request.atomic, &mut cases, &layers).await;
+        let new_shallow =
+            (shallow.len() > self.push.view.state().shallow().len()).then(|| shallow.iter().copied().collect());
+        let (repository, cause, actor) = (self.push.repository, request.cause, request.actor.as_str());
+        let outcome = commit::commit(
+            repository,
+            cause,
+            actor,
+            request.atomic,
+            &mut cases,
+            &layers,
+            new_shallow,
+        )
+        .await;
         match outcome {
             Ok(number) => {
                 if number.is_none() {
@@ -235,9 +250,14 @@ impl Push<'_> {
         self.view.world().workers.clone()
     }
 
-    /// The repository's own shallow boundary: its commits' parents are not asked for.
-    fn shallow(&self) -> Arc<HashSet<ObjectId>> {
-        Arc::new(self.view.state().shallow().iter().copied().collect())
+    /// The shallow boundary: its commits' parents are not asked for. A client has no say in it; an importer brings its own.
+    fn shallow(&self, request: &ReceiveRequest) -> Arc<HashSet<ObjectId>> {
+        let brought = if request.trusted {
+            request.shallow.as_slice()
+        } else {
+            &[]
+        };
+        Arc::new(self.view.state().shallow().iter().chain(brought).copied().collect())
     }
 
     async fn on_worker<T: Send + 'static>(

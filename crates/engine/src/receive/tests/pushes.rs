@@ -7,7 +7,7 @@ use crate::{Engine, EngineOptions, EngineParts, Repository, RepositoryName};
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use cuesta_ledger::MemoryStore;
-use cuesta_store::{Bucket, BucketOptions, Clock, Entropy, Workers};
+use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
 use futures::StreamExt as _;
 use std::sync::Arc;
 
@@ -26,7 +26,14 @@ impl Server {
         };
         change(&mut options);
         let parts = EngineParts {
-            bucket: Bucket::open("memory:", &BucketOptions::default()).unwrap(),
+            cache: BlockCache::new(
+                Bucket::open("memory:", &BucketOptions::default()).unwrap(),
+                CacheOptions {
+                    memory_bytes_max: 16 << 20,
+                    ..CacheOptions::default()
+                },
+            )
+            .unwrap(),
             log_store: Arc::new(MemoryStore::new()),
             clock: Clock::new(|| 0),
             entropy: Entropy::seeded(1),
@@ -142,9 +149,7 @@ async fn pushes_of_every_size_and_place_can_be_read_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_that_is_not_small_streams_to_the_bucket() {
     let repo = Repo::new();
-    let noise: String = std::iter::repeat_with(|| fastrand::alphanumeric())
-        .take(9 << 20)
-        .collect();
+    let noise: String = std::iter::repeat_with(fastrand::alphanumeric).take(9 << 20).collect();
     let stream = format!(
         "commit refs/heads/main\ncommitter C <c@example.com> 1 +0000\ndata 1\nm\nM 100644 inline f\ndata {}\n{noise}\n\n",
         noise.len()
