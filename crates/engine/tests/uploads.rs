@@ -355,3 +355,52 @@ async fn tags_follow_what_they_tag() {
     assert!(negotiation.have(&old).unwrap());
     assert_eq!(negotiation.common(), [old]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_stream_as_they_read() {
+    for seed in 50..54 {
+        let mut rng = Rng(seed);
+        let mut history = History::random(ObjectFormat::Sha1, 8, &mut rng);
+        // Larger than a read and larger than a piece, compressible and not.
+        let noise: Vec<u8> = (0..3_000_000).map(|_| rng.next() as u8).collect();
+        let big = [
+            history.add(ObjectKind::Blob, noise),
+            history.add(ObjectKind::Blob, vec![7; 3_000_000]),
+        ];
+        let files = big
+            .iter()
+            .enumerate()
+            .map(|(number, oid)| (format!("big{number}"), (0o100_644, *oid)))
+            .collect();
+        history.commit(Vec::new(), files);
+        let engine = engine().await;
+        let repository = repository(&engine, ObjectFormat::Sha1).await;
+        let spec = Spec {
+            commits: (0..9).collect(),
+            ..Spec::default()
+        };
+        push(
+            &engine,
+            &repository,
+            build(&history, &spec, &BTreeSet::new(), &mut rng),
+            Vec::new(),
+        )
+        .await;
+        let view = repository.view().await.unwrap();
+        for oid in history.closure(history.commits.iter().map(|commit| commit.oid)) {
+            let stream = view.object_stream(&oid).await.unwrap().unwrap();
+            let (kind, content) = &history.objects[&oid];
+            assert_eq!((stream.kind, stream.size), (*kind, content.len() as u64));
+            let pieces = stream.content.try_collect::<Vec<_>>().await.unwrap();
+            assert!(pieces.concat() == *content, "{oid}");
+        }
+        let request = UploadRequest {
+            wants: vec![history.commits[8].oid],
+            ..UploadRequest::default()
+        };
+        let client = Git::new(history.format);
+        client
+            .run(&["index-pack", "--stdin", "--strict"], &pack_of(&view, &request).await)
+            .unwrap();
+    }
+}
