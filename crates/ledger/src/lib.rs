@@ -21,6 +21,7 @@ mod store;
 pub mod conformance;
 pub mod embedded;
 pub mod memory;
+pub mod remote;
 
 pub use conflict::{Conflict, RefConflict};
 pub use directory::{Changed, Directory, DirectoryState, NameConflict};
@@ -31,5 +32,6 @@ pub use log::{Committed, Log, LogOptions};
 pub use machine::{CheckpointSource, Machine, NoCheckpoints};
 pub use memory::MemoryStore;
 pub use recent::RECENT_EDITS_MAX;
+pub use remote::RemoteStore;
 pub use state::State;
 pub use store::{Appended, Base, Limits, LogStore};

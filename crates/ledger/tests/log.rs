@@ -1,5 +1,8 @@
 //! Logs: groups, other nodes, lost replies, late appends, dropped callers, folded entries.
 
+// What is not as expected fails the test.
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use async_trait::async_trait;
