@@ -1,0 +1,213 @@
+//! Every setting, its default and its meaning. A default is a decision: together they fit in 512 MiB.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// All settings of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The data directory: the embedded ledger, caches, temporary files and, by default, the bucket.
+    pub data: PathBuf,
+    /// Address and port of HTTP; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The bucket's URL, or a directory. `<data>/bucket` by default.
+    pub bucket: String,
+    /// Base URL of the store, for S3-compatible ones and emulators. Empty here and below: what the vendor's own environment
+    /// variables (`AWS_*`, `AZURE_*`, `GOOGLE_*`) and discovery say.
+    pub bucket_endpoint: String,
+    /// S3: the region.
+    pub bucket_region: String,
+    /// S3: the access key id. Azure: the account's name.
+    pub bucket_access_key_id: String,
+    /// S3: the secret key. Azure: the account's key. GCS: the service account as JSON.
+    pub bucket_secret_access_key: Secret,
+    /// Allows `http://` endpoints, over which credentials travel in the clear.
+    pub bucket_allow_http: bool,
+    /// Makes a repository when it is first pushed to.
+    pub create_on_push: bool,
+    /// What a log line looks like.
+    pub log_format: LogFormat,
+    /// Which log lines are written: `error`, `warn`, `info`, `debug`, or directives such as `info,cuesta_engine=debug`.
+    pub log_level: String,
+    /// Memory for blocks read from the bucket.
+    pub cache_bytes_max: ByteSize,
+    /// Disk, under `<data>/cache`, for blocks read from a remote bucket; 0 for none.
+    pub disk_cache_bytes_max: ByteSize,
+    /// Largest pack of one push, as sent (git's `receive.maxInputSize`); 0 for no limit.
+    pub push_bytes_max: ByteSize,
+    /// Memory that all pushes being received may take together; others wait.
+    pub push_memory_bytes_max: ByteSize,
+    /// Fetches whose packs are sent at the same time; others wait.
+    pub fetches_max: usize,
+    /// Largest fetch request (wants and haves), inflated.
+    pub fetch_request_bytes_max: ByteSize,
+    /// Open connections; further ones wait to be accepted.
+    pub connections_max: usize,
+    /// How long requests in flight may take to end after SIGTERM or SIGINT, in seconds.
+    pub drain_seconds_max: u64,
+}
+
+/// What a log line looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let data = PathBuf::from("./cuesta-data");
+        Self {
+            bucket: data.join("bucket").to_string_lossy().into_owned(),
+            data,
+            listen: SocketAddr::from(([127, 0, 0, 1], 8717)),
+            bucket_endpoint: String::new(),
+            bucket_region: String::new(),
+            bucket_access_key_id: String::new(),
+            bucket_secret_access_key: Secret::default(),
+            bucket_allow_http: false,
+            create_on_push: true,
+            log_format: LogFormat::Text,
+            log_level: "info".to_owned(),
+            cache_bytes_max: ByteSize::mib(128),
+            disk_cache_bytes_max: ByteSize::mib(4096),
+            push_bytes_max: ByteSize(0),
+            push_memory_bytes_max: ByteSize::mib(128),
+            fetches_max: 32,
+            fetch_request_bytes_max: ByteSize::mib(10),
+            connections_max: 4096,
+            drain_seconds_max: 30,
+        }
+    }
+}
+
+impl Settings {
+    /// Where the bucket is if nobody says: in the data directory.
+    pub(super) fn default_bucket(&self) -> String {
+        self.data.join("bucket").to_string_lossy().into_owned()
+    }
+
+    /// Checks what types cannot. The message names the setting.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let at_least_one = [
+            ("fetches_max", self.fetches_max),
+            ("connections_max", self.connections_max),
+        ];
+        for (name, value) in at_least_one {
+            if value == 0 {
+                return Err(format!("setting '{name}' must be at least 1"));
+            }
+        }
+        if self.bucket.is_empty() {
+            return Err("setting 'bucket' is empty".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Refuses to serve strangers: anyone who reaches the port can read and write everything.
+    pub fn check_exposure(&self) -> Result<(), String> {
+        if self.listen.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(format!(
+            "refusing to listen on '{}': it is not a loopback address and no authentication is configured; \
+             this version has none, so listen on 127.0.0.1 and put an authenticating proxy in front",
+            self.listen
+        ))
+    }
+}
+
+/// Text that is never shown.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+/// What stands where a secret is not shown.
+const HIDDEN: &str = "(hidden)";
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(if self.0.is_empty() { "" } else { HIDDEN })
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+/// A number of bytes: an integer, or text with a unit (`64KiB`, `10MiB`, `2GiB`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+/// Units, largest first, so that a size is shown in the largest that divides it.
+const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+impl ByteSize {
+    /// So many mebibytes.
+    pub const fn mib(count: u64) -> Self {
+        Self(count << 20)
+    }
+
+    /// As a length in memory.
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS
+            .iter()
+            .find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit))
+        {
+            Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl std::str::FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unit = UNITS
+            .iter()
+            .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
+        let (digits, unit) = unit.unwrap_or((text, 1));
+        let count = digits.trim_end().parse::<u64>().ok();
+        let size = count
+            .and_then(|count| count.checked_mul(unit))
+            .filter(|size| i64::try_from(*size).is_ok());
+        size.map(Self)
+            .ok_or_else(|| "expected a number of bytes such as 1048576, 64KiB, 10MiB or 2GiB".to_owned())
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Bytes(u64),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Bytes(bytes) => Ok(Self(bytes)),
+            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}

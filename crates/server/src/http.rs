@@ -1,0 +1,6 @@
+//! Smart HTTP over hyper: from a connection's bytes to a service's answer and one log line.
+
+pub mod record;
+pub mod request_body;
+pub mod response_body;
+pub mod route;

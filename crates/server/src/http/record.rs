@@ -1,0 +1,129 @@
+//! What is known of one request: counted while it runs, written as one log line when its response has been sent.
+
+use super::route::Service;
+use crate::metrics::{Endpoint, Metrics};
+use crate::name::RepositoryName;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::time::Instant;
+
+/// Names a request in logs and in the `X-Request-Id` header of its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// One request, from its first header to the last byte of its response.
+pub struct Record {
+    /// The request's name.
+    pub id: RequestId,
+    started: Instant,
+    method: http::Method,
+    /// Body bytes as they came.
+    pub received: Arc<AtomicU64>,
+    sent: AtomicU64,
+    details: Mutex<Details>,
+    closed: AtomicBool,
+    metrics: Arc<Metrics>,
+}
+
+/// What turns out while the request is served.
+#[derive(Default)]
+struct Details {
+    endpoint: Endpoint,
+    repository: Option<RepositoryName>,
+    version: u8,
+    status: u16,
+    error: Option<String>,
+}
+
+impl Record {
+    /// A request that begins now.
+    pub fn new(id: RequestId, method: http::Method, metrics: Arc<Metrics>) -> Self {
+        metrics.request_started();
+        Self {
+            id,
+            started: Instant::now(),
+            method,
+            received: Arc::default(),
+            sent: AtomicU64::new(0),
+            details: Mutex::default(),
+            closed: AtomicBool::new(false),
+            metrics,
+        }
+    }
+
+    /// What the request turned out to be.
+    pub fn is_for(&self, endpoint: Endpoint, repository: Option<&RepositoryName>) {
+        let mut details = self.details.lock();
+        details.endpoint = endpoint;
+        details.repository = repository.cloned();
+    }
+
+    /// The protocol version that is spoken.
+    pub fn speaks(&self, version: u8) {
+        self.details.lock().version = version;
+    }
+
+    /// The status that is answered.
+    pub fn answers(&self, status: http::StatusCode) {
+        self.details.lock().status = status.as_u16();
+    }
+
+    /// What went wrong, for the log; the first account is kept.
+    pub fn failed(&self, why: &str) {
+        self.details.lock().error.get_or_insert_with(|| why.to_owned());
+    }
+
+    pub(super) fn sent(&self, count: usize) {
+        self.sent.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Ends the record, once: counts it and writes its log line.
+    pub(super) fn close(&self, whole: bool) {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let duration = self.started.elapsed();
+        let (received, sent) = (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed));
+        let details = self.details.lock();
+        self.metrics
+            .request_ended(details.endpoint, details.status, received, sent, duration);
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return;
+        }
+        let error = details.error.as_deref().or((!whole).then_some("the client went away"));
+        tracing::info!(
+            id = %self.id,
+            method = %self.method,
+            repo = details.repository.as_ref().map_or("", RepositoryName::as_str),
+            service = details.endpoint.name(),
+            version = details.version,
+            status = details.status,
+            bytes_in = received,
+            bytes_out = sent,
+            micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            // As Debug, so that control characters a peer chose are escaped.
+            error = error.map(tracing::field::debug),
+            "request"
+        );
+    }
+}
+
+impl Endpoint {
+    /// The endpoint of a service's advertisement (`rpc` false) or of its POST.
+    pub fn of(service: Service, rpc: bool) -> Self {
+        match (service, rpc) {
+            (Service::UploadPack, false) => Self::UploadPackRefs,
+            (Service::ReceivePack, false) => Self::ReceivePackRefs,
+            (Service::UploadPack, true) => Self::UploadPack,
+            (Service::ReceivePack, true) => Self::ReceivePack,
+        }
+    }
+}

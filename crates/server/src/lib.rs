@@ -1,0 +1,9 @@
+//! The `cuesta` binary: configuration, HTTP, commands, metrics. What Git means is the engine's business and how it is said
+//! on the wire is the protocol's; here the two meet.
+
+pub mod cli;
+pub mod config;
+pub mod http;
+pub mod logs;
+pub mod metrics;
+pub mod name;
