@@ -16,6 +16,7 @@ use cuesta_git::ObjectId;
 use cuesta_store::Workers;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -49,7 +50,8 @@ enum Parsing {
     /// Nothing was taken apart yet.
     Fresh,
     Idle(Box<Intake>),
-    Busy(BoxFuture<'static, Result<Intake, IntakeError>>),
+    /// In a lock that nobody ever waits for: it lets a reference to all this travel between threads.
+    Busy(Mutex<BoxFuture<'static, Result<Intake, IntakeError>>>),
     Failed(IntakeError),
 }
 
@@ -134,7 +136,7 @@ impl<'a> Receiver<'a> {
         // Polled once, the work begins; it goes on while the next bytes come.
         self.state = match (&mut work).now_or_never() {
             Some(outcome) => Parsing::from(outcome),
-            None => Parsing::Busy(work),
+            None => Parsing::Busy(Mutex::new(work)),
         };
         if end_of_pack {
             self.settle_parsing().await;
@@ -143,7 +145,7 @@ impl<'a> Receiver<'a> {
 
     async fn settle_parsing(&mut self) {
         if let Parsing::Busy(work) = &mut self.state {
-            let outcome = work.await;
+            let outcome = work.get_mut().await;
             self.state = Parsing::from(outcome);
         }
         if let Parsing::Idle(intake) = &self.state {
