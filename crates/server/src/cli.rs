@@ -13,7 +13,7 @@ Examples:
 
 /// A Git server whose repositories live in object storage.
 #[derive(Debug, Parser)]
-#[command(name = "cuesta", version, about, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "cuesta", version, about = "A Git server whose repositories live in object storage", after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     /// Where settings come from.
     #[command(flatten)]

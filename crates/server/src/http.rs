@@ -1,6 +1,10 @@
 //! Smart HTTP over hyper: from a connection's bytes to a service's answer and one log line.
 
+pub mod answer;
+pub mod front;
+pub mod listener;
 pub mod record;
 pub mod request_body;
 pub mod response_body;
 pub mod route;
+pub mod stall_guard;

@@ -1,9 +1,13 @@
 //! The `cuesta` binary: configuration, HTTP, commands, metrics. What Git means is the engine's business and how it is said
 //! on the wire is the protocol's; here the two meet.
 
+pub mod answer_cache;
 pub mod cli;
+pub mod commands;
 pub mod config;
 pub mod http;
 pub mod logs;
 pub mod metrics;
-pub mod name;
+pub mod node;
+pub mod service;
+pub mod storage;

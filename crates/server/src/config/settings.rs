@@ -34,6 +34,8 @@ pub struct Settings {
     pub log_level: String,
     /// Memory for blocks read from the bucket.
     pub cache_bytes_max: ByteSize,
+    /// Memory for answers about refs.
+    pub refs_cache_bytes_max: ByteSize,
     /// Disk, under `<data>/cache`, for blocks read from a remote bucket; 0 for none.
     pub disk_cache_bytes_max: ByteSize,
     /// Largest pack of one push, as sent (git's `receive.maxInputSize`); 0 for no limit.
@@ -76,10 +78,11 @@ impl Default for Settings {
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),
             cache_bytes_max: ByteSize::mib(128),
+            refs_cache_bytes_max: ByteSize::mib(32),
             disk_cache_bytes_max: ByteSize::mib(4096),
             push_bytes_max: ByteSize(0),
             push_memory_bytes_max: ByteSize::mib(128),
-            fetches_max: 32,
+            fetches_max: 24,
             fetch_request_bytes_max: ByteSize::mib(10),
             connections_max: 4096,
             drain_seconds_max: 30,

@@ -1,8 +1,9 @@
 //! What is known of one request: counted while it runs, written as one log line when its response has been sent.
 
-use super::route::Service;
 use crate::metrics::{Endpoint, Metrics};
-use crate::name::RepositoryName;
+use cuesta_engine::RepositoryName;
+use cuesta_protocol::Service;
+use cuesta_store::Bucket;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Record {
     details: Mutex<Details>,
     closed: AtomicBool,
     metrics: Arc<Metrics>,
+    bucket: Bucket,
+    bucket_requests_before: u64,
 }
 
 /// What turns out while the request is served.
@@ -45,8 +48,9 @@ struct Details {
 
 impl Record {
     /// A request that begins now.
-    pub fn new(id: RequestId, method: http::Method, metrics: Arc<Metrics>) -> Self {
+    pub fn new(id: RequestId, method: http::Method, metrics: Arc<Metrics>, bucket: Bucket) -> Self {
         metrics.request_started();
+        let bucket_requests_before = bucket.counters().total().requests;
         Self {
             id,
             started: Instant::now(),
@@ -56,6 +60,8 @@ impl Record {
             details: Mutex::default(),
             closed: AtomicBool::new(false),
             metrics,
+            bucket,
+            bucket_requests_before,
         }
     }
 
@@ -100,6 +106,7 @@ impl Record {
         }
         let error = details.error.as_deref().or((!whole).then_some("the client went away"));
         tracing::info!(
+            target: "cuesta::request",
             id = %self.id,
             method = %self.method,
             repo = details.repository.as_ref().map_or("", RepositoryName::as_str),
@@ -108,11 +115,20 @@ impl Record {
             status = details.status,
             bytes_in = received,
             bytes_out = sent,
+            // Of the whole process meanwhile: exact where requests come one at a time.
+            bucket_requests = self.bucket.counters().total().requests.saturating_sub(self.bucket_requests_before),
             micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
             // As Debug, so that control characters a peer chose are escaped.
             error = error.map(tracing::field::debug),
             "request"
         );
+    }
+}
+
+/// A request whose response never came to be sent, because the client went away, ends too.
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.close(false);
     }
 }
 

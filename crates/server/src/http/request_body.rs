@@ -7,9 +7,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Most that one step inflates: what a gzip body holds in memory beyond what is asked of it.
 const INFLATED_CHUNK_LEN_MAX: usize = 64 << 10;
+/// How long a client may send nothing in the middle of a body. Packs are made while they are sent, hence minutes.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// zlib's largest window; `gzip` always uses it.
 const GZIP_WINDOW_BITS: u8 = 15;
 
@@ -33,6 +36,9 @@ pub enum BodyError {
     /// What should be gzip is not.
     #[error("the request body is not a whole gzip stream")]
     Gzip,
+    /// Nothing came for too long.
+    #[error("the client stopped sending")]
+    Stalled,
     /// Larger than allowed.
     #[error("the request body is larger than {len_max} bytes")]
     TooLarge {
@@ -61,6 +67,11 @@ where
             inflate,
             received,
         })
+    }
+
+    /// The length of the body on the wire, where the client announced it.
+    pub fn len_hint(&self) -> Option<u64> {
+        self.source.size_hint().exact()
     }
 
     /// The next bytes, never none of them; `None` at the end of a whole body.
@@ -118,7 +129,8 @@ where
 
     async fn raw_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
-            let Some(frame) = self.source.frame().await else {
+            let frame = tokio::time::timeout(SILENCE_MAX, self.source.frame()).await;
+            let Some(frame) = frame.map_err(|_| BodyError::Stalled)? else {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| BodyError::Cut(error.to_string()))?;

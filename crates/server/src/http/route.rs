@@ -1,34 +1,10 @@
 //! From a request line to what is asked: exactly one canonical repository, or nothing.
 
-use crate::name::RepositoryName;
+use cuesta_engine::RepositoryName;
+use cuesta_protocol::Service;
 
 /// Longest path and query that is looked at, in bytes.
 const TARGET_LEN_MAX: usize = 2048;
-
-/// One of the two services of smart HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
-    /// `git-upload-pack`: fetches and clones.
-    UploadPack,
-    /// `git-receive-pack`: pushes.
-    ReceivePack,
-}
-
-impl Service {
-    /// The name that URLs and content types use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::UploadPack => "git-upload-pack",
-            Self::ReceivePack => "git-receive-pack",
-        }
-    }
-
-    fn of(name: &str) -> Option<Self> {
-        [Self::UploadPack, Self::ReceivePack]
-            .into_iter()
-            .find(|service| service.name() == name)
-    }
-}
 
 /// What a path and query ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +58,9 @@ impl Route {
                 repository,
                 service: service_of(query.unwrap_or_default()),
             }),
-            (verb, (None, None)) => Service::of(verb).map(|service| Self::Rpc { repository, service }),
+            (verb, (None, None)) => {
+                Service::from_name(verb.as_bytes()).map(|service| Self::Rpc { repository, service })
+            }
             _ => None,
         }
     }
@@ -91,7 +69,7 @@ impl Route {
 /// The one `service=` of a query; two of them could be read as different ones by whoever checks and whoever serves.
 fn service_of(query: &str) -> Option<Service> {
     let mut named = query.split('&').filter_map(|pair| pair.strip_prefix("service="));
-    let service = Service::of(named.next()?);
+    let service = Service::from_name(named.next()?.as_bytes());
     if named.next().is_some() { None } else { service }
 }
 
@@ -131,7 +109,7 @@ mod tests {
 
     fn info_refs(name: &str, service: Option<Service>) -> Option<Route> {
         Some(Route::InfoRefs {
-            repository: RepositoryName::new(name).unwrap(),
+            repository: RepositoryName::parse(name).unwrap(),
             service,
         })
     }
@@ -194,7 +172,7 @@ mod tests {
 
     #[test]
     fn rpc_names_its_service() {
-        let repository = RepositoryName::new("a/b").unwrap();
+        let repository = RepositoryName::parse("a/b").unwrap();
         for service in [Service::UploadPack, Service::ReceivePack] {
             let route = Route::Rpc {
                 repository: repository.clone(),

@@ -1,0 +1,169 @@
+//! `cuesta repo …`: repositories made, listed, shown, changed.
+
+use super::print;
+use crate::cli::{FormatArg, RepoCommand};
+use anyhow::{Context, anyhow, bail};
+use cuesta_engine::{Engine, Repository, RepositoryName};
+use cuesta_git::{ObjectFormat, RefName};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Who the log says made a change from the command line.
+const ACTOR: &str = "cuesta";
+/// Names read from the directory at a time.
+const NAMES_PER_PAGE: usize = 1000;
+
+pub(super) async fn run(engine: &Engine, command: &RepoCommand) -> anyhow::Result<()> {
+    match command {
+        RepoCommand::Create { name, object_format } => {
+            engine
+                .create_repository(&parse(name)?, format(*object_format), ACTOR)
+                .await?;
+            Ok(())
+        }
+        RepoCommand::List => list(engine).await,
+        RepoCommand::Show { name } => show(engine, name).await,
+        RepoCommand::Delete { name } => Ok(engine.delete_repository(&parse(name)?, ACTOR).await?),
+        RepoCommand::Rename { from, to } => Ok(engine.rename_repository(&parse(from)?, &parse(to)?, ACTOR).await?),
+        RepoCommand::SetHead { name, target } => set_head(engine, name, target).await,
+        RepoCommand::Config { name, key: None, .. } => print_settings(engine, name).await,
+        RepoCommand::Config {
+            name,
+            key: Some(key),
+            value,
+            unset,
+        } => config(engine, name, key, value.as_deref(), *unset).await,
+    }
+}
+
+/// The repository that a command names.
+pub(super) async fn open(engine: &Engine, name: &str) -> anyhow::Result<Arc<Repository>> {
+    let name = parse(name)?;
+    let found = engine.repository(&name).await?;
+    found.ok_or_else(|| anyhow!("repository '{name}' not found"))
+}
+
+fn parse(name: &str) -> anyhow::Result<RepositoryName> {
+    Ok(RepositoryName::parse(name)?)
+}
+
+fn format(format: FormatArg) -> ObjectFormat {
+    match format {
+        FormatArg::Sha1 => ObjectFormat::Sha1,
+        FormatArg::Sha256 => ObjectFormat::Sha256,
+    }
+}
+
+async fn list(engine: &Engine) -> anyhow::Result<()> {
+    let mut last: Option<String> = None;
+    loop {
+        let page = engine.directory().list("", last.as_deref(), NAMES_PER_PAGE).await?;
+        let text: String = page.iter().map(|(name, _)| format!("{name}\n")).collect();
+        print(&text)?;
+        if page.len() < NAMES_PER_PAGE {
+            return Ok(());
+        }
+        last = page.into_iter().next_back().map(|(name, _)| name);
+    }
+}
+
+async fn show(engine: &Engine, name: &str) -> anyhow::Result<()> {
+    let repository = open(engine, name).await?;
+    let view = repository.view().await?;
+    let state = view.state();
+    let head = state.symrefs().get(&RefName::head());
+    let metas = state.layers().iter().map(|record| record.meta);
+    let (objects, bytes) = metas.fold((0u64, 0u64), |(objects, bytes), meta| {
+        (
+            objects + u64::from(meta.objects),
+            bytes + meta.pack_bytes + meta.cue_bytes,
+        )
+    });
+    let mut text = String::new();
+    writeln!(text, "name           {}", parse(name)?)?;
+    writeln!(text, "id             {}", repository.id())?;
+    writeln!(text, "object format  {}", repository.object_format().name())?;
+    writeln!(
+        text,
+        "HEAD           {}",
+        head.map_or_else(|| "none".to_owned(), RefName::to_string)
+    )?;
+    writeln!(text, "refs           {}", state.refs().len())?;
+    writeln!(text, "layers         {}", state.layers().len())?;
+    writeln!(text, "objects        {objects}")?;
+    writeln!(text, "bytes          {bytes}")?;
+    writeln!(text, "log entries    {}", state.number())?;
+    for (key, value) in state.settings() {
+        writeln!(text, "setting        {key}={value}")?;
+    }
+    print(&text)
+}
+
+async fn set_head(engine: &Engine, name: &str, target: &str) -> anyhow::Result<()> {
+    let target = RefName::new(target.as_bytes()).with_context(|| "expected the full name of a ref")?;
+    if !target.as_bytes().starts_with(b"refs/heads/") {
+        bail!("HEAD can only name a branch below 'refs/heads/'");
+    }
+    Ok(open(engine, name).await?.set_head(target, ACTOR).await?)
+}
+
+async fn print_settings(engine: &Engine, name: &str) -> anyhow::Result<()> {
+    let view = open(engine, name).await?.view().await?;
+    let line = |(key, value): (&String, &String)| format!("{key}={value}\n");
+    print(&view.state().settings().iter().map(line).collect::<String>())
+}
+
+async fn config(engine: &Engine, name: &str, key: &str, value: Option<&str>, unset: bool) -> anyhow::Result<()> {
+    let repository = open(engine, name).await?;
+    let key = canonical_key(key)?;
+    if value.is_some() || unset {
+        return Ok(repository.set_setting(&key, value, ACTOR).await?);
+    }
+    let view = repository.view().await?;
+    match view.state().settings().get(&key) {
+        Some(value) => print(&format!("{value}\n")),
+        None => bail!("'{key}' is not set"),
+    }
+}
+
+/// Section and variable in lower case, as git compares them; what lies between (a subsection) is kept.
+fn canonical_key(key: &str) -> anyhow::Result<String> {
+    let parts = key.split_once('.').map(|(section, rest)| match rest.rsplit_once('.') {
+        Some((subsection, variable)) => (section, Some(subsection), variable),
+        None => (section, None, rest),
+    });
+    let word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    match parts {
+        Some((section, middle, variable)) if word(section) && word(variable) && !key.contains(char::is_control) => {
+            let middle = middle.map_or_else(String::new, |middle| format!("{middle}."));
+            Ok(format!(
+                "{}.{middle}{}",
+                section.to_ascii_lowercase(),
+                variable.to_ascii_lowercase()
+            ))
+        }
+        _ => bail!(
+            "'{}' is not the name of a setting: expected '<section>.<variable>'",
+            key.escape_debug()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_compared_as_git_does() {
+        for (given, canonical) in [
+            ("receive.denyNonFastForwards", "receive.denynonfastforwards"),
+            ("Receive.Fsck.badDate", "receive.Fsck.baddate"),
+            ("uploadpackfilter.blob:none.allow", "uploadpackfilter.blob:none.allow"),
+        ] {
+            assert_eq!(canonical_key(given).unwrap(), canonical);
+        }
+        for refused in ["", "receive", "receive.", ".x", "a b.c", "a.b c", "a.\n.c"] {
+            assert!(canonical_key(refused).is_err(), "{refused:?}");
+        }
+    }
+}

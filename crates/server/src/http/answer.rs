@@ -1,0 +1,125 @@
+//! What is sent back: status, headers, content.
+
+use super::record::Record;
+use super::response_body::{Content, ResponseBody};
+use bytes::Bytes;
+use cuesta_engine::{EngineError, ErrorKind};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use std::sync::Arc;
+
+/// The response header that names a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// When a client may try again what failed for want of a bucket or ledger, in seconds.
+const RETRY_AFTER_SECONDS: &str = "5";
+
+/// An answer on its way to be a response.
+pub struct Answer {
+    status: StatusCode,
+    content_type: &'static str,
+    content: Content,
+    allow: Option<&'static str>,
+}
+
+impl Answer {
+    /// 200, with content that no cache may keep.
+    pub fn ok(content_type: &'static str, content: Content) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type,
+            content,
+            allow: None,
+        }
+    }
+
+    /// 200, with bytes that no cache may keep.
+    pub fn whole(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+        Self::ok(content_type, Content::Whole(bytes.into()))
+    }
+
+    /// An error, whose text git clients show where they can (only `text/plain` is shown).
+    pub fn error(status: StatusCode, text: &str) -> Self {
+        let text = Bytes::from(format!("{text}\n"));
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            content: Content::Whole(text),
+            allow: None,
+        }
+    }
+
+    /// 404: no such repository, or no such path.
+    pub fn not_found() -> Self {
+        Self::error(StatusCode::NOT_FOUND, "repository not found")
+    }
+
+    /// 405 with the methods that are allowed; HTTP/1.0 knows no 405 and gets 400.
+    pub fn wrong_method(version: http::Version, allow: &'static str) -> Self {
+        let old = matches!(version, http::Version::HTTP_10 | http::Version::HTTP_09);
+        let status = if old {
+            StatusCode::BAD_REQUEST
+        } else {
+            StatusCode::METHOD_NOT_ALLOWED
+        };
+        Self {
+            allow: Some(allow),
+            ..Self::error(status, "method not allowed")
+        }
+    }
+
+    /// What an error of the engine looks like from outside. Details of our own faults stay in the log of `record`.
+    pub fn engine_error(error: &EngineError, record: &Record) -> Self {
+        record.failed(&error.to_string());
+        match error.kind() {
+            ErrorKind::NotFound => Self::not_found(),
+            ErrorKind::Unavailable => Self::error(StatusCode::SERVICE_UNAVAILABLE, &Self::unavailable_text(record)),
+            ErrorKind::Invalid | ErrorKind::Unsupported => Self::error(StatusCode::BAD_REQUEST, &error.to_string()),
+            _ => Self::error(StatusCode::INTERNAL_SERVER_ERROR, &Self::internal_text(record)),
+        }
+    }
+
+    /// The text for a client when our own part failed.
+    pub fn internal_text(record: &Record) -> String {
+        format!("internal error (request {})", record.id)
+    }
+
+    fn unavailable_text(record: &Record) -> String {
+        format!("storage is unavailable, try again later (request {})", record.id)
+    }
+
+    /// The text for a client for an error of the engine, where no status can be sent any more.
+    pub fn engine_text(error: &EngineError, record: &Record) -> String {
+        record.failed(&error.to_string());
+        match error.kind() {
+            ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::NotFound => error.to_string(),
+            ErrorKind::Unavailable => Self::unavailable_text(record),
+            _ => Self::internal_text(record),
+        }
+    }
+
+    /// The response, whose end closes `record`.
+    pub fn into_response(self, record: Arc<Record>) -> Response<ResponseBody> {
+        record.answers(self.status);
+        let id = HeaderValue::from_str(&record.id.to_string());
+        let mut response = Response::new(ResponseBody::new(self.content, record));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(
+            CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, max-age=0, must-revalidate"),
+        );
+        headers.insert(EXPIRES, HeaderValue::from_static("Fri, 01 Jan 1980 00:00:00 GMT"));
+        headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+        if let Ok(id) = id {
+            headers.insert(REQUEST_ID, id);
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}

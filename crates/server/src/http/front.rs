@@ -1,0 +1,144 @@
+//! One request: its route, what HTTP itself demands of it, and the service that answers.
+
+use super::answer::Answer;
+use super::record::{Record, RequestId};
+use super::request_body::{BodyError, RequestBody};
+use super::response_body::ResponseBody;
+use super::route::Route;
+use crate::metrics::Endpoint;
+use crate::node::Node;
+use crate::service::{advertise, fetch, push};
+use cuesta_engine::RepositoryName;
+use cuesta_protocol::{Service, Version};
+use futures::FutureExt;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+/// One request to a service of one repository, its form checked.
+pub struct Call {
+    /// The node that serves.
+    pub node: Arc<Node>,
+    /// The repository that is named; it need not exist.
+    pub name: RepositoryName,
+    /// The protocol version asked for, as the service speaks it.
+    pub version: Version,
+    /// The request's record.
+    pub record: Arc<Record>,
+}
+
+/// Answers a request. Whatever happens, there is a response.
+pub async fn respond(node: Arc<Node>, request: Request<Incoming>) -> Response<ResponseBody> {
+    let id = RequestId(node.entropy.bits64());
+    let (metrics, bucket) = (node.metrics.clone(), node.engine.bucket().clone());
+    let record = Arc::new(Record::new(id, request.method().clone(), metrics, bucket));
+    let answered = AssertUnwindSafe(dispatch(node, request, &record)).catch_unwind().await;
+    let answer = answered.unwrap_or_else(|_| {
+        record.failed("the request's task panicked");
+        Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &Answer::internal_text(&record))
+    });
+    answer.into_response(record)
+}
+
+async fn dispatch(node: Arc<Node>, request: Request<Incoming>, record: &Arc<Record>) -> Answer {
+    let (parts, body) = request.into_parts();
+    let Some(route) = Route::of(parts.uri.path(), parts.uri.query()) else {
+        return Answer::not_found();
+    };
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    match route {
+        Route::Rpc { repository, service } => {
+            record.is_for(Endpoint::of(service, true), Some(&repository));
+            match check_rpc(&parts, service) {
+                Some(refusal) => refusal,
+                None => rpc(call(node, repository, service, &parts, record), service, &parts, body).await,
+            }
+        }
+        _ if !reads => Answer::wrong_method(parts.version, "GET, HEAD"),
+        Route::InfoRefs { repository, service } => {
+            // Without a service it is the dumb protocol, which is not served (PROTOCOL: never with 200).
+            let Some(service) = service else {
+                return Answer::error(
+                    StatusCode::FORBIDDEN,
+                    "unsupported service: only smart HTTP is served here",
+                );
+            };
+            record.is_for(Endpoint::of(service, false), Some(&repository));
+            advertise::answer(call(node, repository, service, &parts, record), service).await
+        }
+        Route::Health => Answer::whole("text/plain", "ok\n"),
+        Route::Ready => match node.ready() {
+            Ok(()) => Answer::whole("text/plain", "ready\n"),
+            Err(why) => Answer::error(StatusCode::SERVICE_UNAVAILABLE, why),
+        },
+        Route::Metrics => Answer::whole("text/plain; version=0.0.4", node.metrics_page()),
+    }
+}
+
+fn call(node: Arc<Node>, name: RepositoryName, service: Service, parts: &Parts, record: &Arc<Record>) -> Call {
+    let asked = parts
+        .headers
+        .get("git-protocol")
+        .map_or(&b""[..], |value| value.as_bytes());
+    let version = Version::requested(asked).of_service(service);
+    record.speaks(match version {
+        Version::V0 => 0,
+        Version::V1 => 1,
+        Version::V2 => 2,
+    });
+    Call {
+        node,
+        name,
+        version,
+        record: record.clone(),
+    }
+}
+
+/// Method and content type of a POST. A form of a browser can send neither of the types.
+fn check_rpc(parts: &Parts, service: Service) -> Option<Answer> {
+    if parts.method != Method::POST {
+        return Some(Answer::wrong_method(parts.version, "POST"));
+    }
+    let expected = request_type(service);
+    let given = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    (given != Some(expected.as_bytes())).then(|| {
+        Answer::error(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            &format!("expected content type '{expected}'"),
+        )
+    })
+}
+
+fn request_type(service: Service) -> &'static str {
+    match service {
+        Service::UploadPack => "application/x-git-upload-pack-request",
+        Service::ReceivePack => "application/x-git-receive-pack-request",
+    }
+}
+
+async fn rpc(call: Call, service: Service, parts: &Parts, body: Incoming) -> Answer {
+    let record = call.record.clone();
+    let body = match RequestBody::new(body, &parts.headers, record.received.clone()) {
+        Ok(body) => body,
+        Err(error) => return body_error(&error, &record),
+    };
+    match service {
+        Service::UploadPack => fetch::answer(call, body).await,
+        Service::ReceivePack => push::answer(call, body).await,
+    }
+}
+
+/// The answer to a request whose body could not be read.
+pub fn body_error(error: &BodyError, record: &Record) -> Answer {
+    record.failed(&error.to_string());
+    let status = match error {
+        BodyError::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        BodyError::Stalled => StatusCode::REQUEST_TIMEOUT,
+        BodyError::Cut(_) | BodyError::Gzip => StatusCode::BAD_REQUEST,
+    };
+    Answer::error(status, &error.to_string())
+}

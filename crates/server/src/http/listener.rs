@@ -1,0 +1,91 @@
+//! Connections: accepted up to a limit, each with its own task, ended in good order.
+
+use super::front;
+use super::stall_guard::StallGuard;
+use crate::node::Node;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// Time for a request's head, idle time of a kept-alive connection included.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// Bytes of one connection's read buffer: a request's head must fit.
+const READ_BUFFER_LEN_MAX: usize = 128 << 10;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 64;
+/// How long a client may read nothing of an answer.
+const STALL_MAX: Duration = Duration::from_secs(120);
+/// Rest after a failed accept: usually too many open files, which only time can mend.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `stop`, then lets requests in flight end for as long as the settings allow. Says whether all did.
+pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: impl Future<Output = ()>) -> bool {
+    let graceful = GracefulShutdown::new();
+    let slots = Arc::new(Semaphore::new(node.settings.connections_max));
+    let builder = Arc::new(builder());
+    tokio::pin!(stop);
+    loop {
+        let accepted = async {
+            let slot = slots.clone().acquire_owned().await;
+            (slot, listener.accept().await)
+        };
+        let (slot, accepted) = tokio::select! {
+            () = &mut stop => break,
+            accepted = accepted => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        node.metrics.connection_opened();
+        let (node, builder, watcher) = (node.clone(), builder.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            let _slot = slot;
+            serve_connection(node, &builder, stream, watcher).await;
+        });
+    }
+    drop(listener);
+    let limit = Duration::from_secs(node.settings.drain_seconds_max);
+    tokio::time::timeout(limit, graceful.shutdown()).await.is_ok()
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(READ_BUFFER_LEN_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX);
+    builder
+}
+
+async fn serve_connection(
+    node: Arc<Node>,
+    builder: &Builder<TokioExecutor>,
+    stream: TcpStream,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    // Small answers must not wait for the client's acknowledgment of earlier ones.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let node = node.clone();
+        async move { Ok::<_, Infallible>(front::respond(node, request).await) }
+    });
+    let connection = builder
+        .serve_connection(TokioIo::new(StallGuard::new(stream, STALL_MAX)), service)
+        .into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(error = ?error.to_string(), "connection ended");
+    }
+}

@@ -1,0 +1,132 @@
+//! A node: the settings, the engine, and what all requests share.
+
+use crate::answer_cache::AnswerCache;
+use crate::config::Settings;
+use crate::metrics::{Metrics, Page, resident_bytes};
+use crate::storage::{self, Lent};
+use cuesta_engine::Engine;
+use cuesta_store::{Clock, Entropy, Operation, Tally, Workers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
+
+/// A unit of memory in admission: what `push_memory` counts.
+pub const MEMORY_UNIT_BYTES: u64 = 1 << 10;
+
+/// One figure of a tally.
+type OneFigure = fn(&Tally) -> u64;
+
+/// What all requests of one process share.
+pub struct Node {
+    /// The effective settings.
+    pub settings: Settings,
+    /// All repositories.
+    pub engine: Engine,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Names requests.
+    pub entropy: Entropy,
+    /// Where long work runs.
+    pub workers: Workers,
+    /// Fetches whose packs may be sent at once.
+    pub fetches: Arc<Semaphore>,
+    /// Memory that pushes may take, in units of [`MEMORY_UNIT_BYTES`].
+    pub push_memory: Arc<Semaphore>,
+    /// Answers that depend on refs only.
+    pub answers: AnswerCache,
+    draining: AtomicBool,
+    _lent: Option<Lent>,
+}
+
+impl Node {
+    /// A node over opened storage.
+    pub fn new(settings: Settings, storage: storage::Opened) -> Arc<Self> {
+        let units = settings.push_memory_bytes_max.0 / MEMORY_UNIT_BYTES;
+        let units = usize::try_from(units)
+            .unwrap_or(usize::MAX)
+            .clamp(1, Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            engine: storage.engine,
+            metrics: Arc::default(),
+            clock: storage.clock,
+            entropy: storage.entropy,
+            workers: storage.workers,
+            fetches: Arc::new(Semaphore::new(settings.fetches_max)),
+            push_memory: Arc::new(Semaphore::new(units)),
+            answers: AnswerCache::new(settings.refs_cache_bytes_max.0),
+            draining: AtomicBool::new(false),
+            _lent: storage.lent,
+            settings,
+        })
+    }
+
+    /// Whether requests are welcome, or why not.
+    pub fn ready(&self) -> Result<(), &'static str> {
+        if self.draining.load(Ordering::Relaxed) {
+            Err("shutting down")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// From now on the node is not ready: load balancers are to look elsewhere.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Everything that is counted, in Prometheus' text format.
+    pub fn metrics_page(&self) -> String {
+        let mut page = Page::default();
+        self.metrics.render(&mut page);
+        self.render_bucket(&mut page);
+        let (hits, misses) = self.answers.hits_and_misses();
+        page.value(
+            "cuesta_refs_cache_hits_total",
+            "counter",
+            "answers about refs found in memory",
+            hits,
+        );
+        page.value(
+            "cuesta_refs_cache_misses_total",
+            "counter",
+            "answers about refs that had to be made",
+            misses,
+        );
+        if let Some(bytes) = resident_bytes() {
+            page.value("process_resident_memory_bytes", "gauge", "resident memory", bytes);
+        }
+        page.finish()
+    }
+
+    fn render_bucket(&self, page: &mut Page) {
+        let counters = self.engine.bucket().counters();
+        let families: [(&str, &str, OneFigure); 4] = [
+            ("cuesta_bucket_requests_total", "requests to the bucket", |tally| {
+                tally.requests
+            }),
+            (
+                "cuesta_bucket_errors_total",
+                "requests to the bucket that failed",
+                |tally| tally.errors,
+            ),
+            (
+                "cuesta_bucket_received_bytes_total",
+                "payload bytes from the bucket",
+                |tally| tally.bytes_in,
+            ),
+            (
+                "cuesta_bucket_sent_bytes_total",
+                "payload bytes to the bucket",
+                |tally| tally.bytes_out,
+            ),
+        ];
+        for (name, help, value) in families {
+            page.family(name, "counter", help);
+            for operation in Operation::ALL {
+                page.sample(&[("operation", operation.name())], value(&counters.of(operation)));
+            }
+        }
+    }
+}

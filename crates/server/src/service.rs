@@ -1,0 +1,12 @@
+//! The two services of a repository: here the wire's requests become the engine's calls, and its answers bytes.
+
+pub mod advertise;
+pub mod fetch;
+pub mod ls_refs;
+pub mod negotiate;
+pub mod pack_answer;
+pub mod push;
+mod push_answer;
+mod push_engine;
+pub mod repository_options;
+pub mod shown_refs;

@@ -1,0 +1,250 @@
+//! `POST git-upload-pack`: refs, negotiation, and the pack (gitprotocol-v2; gitprotocol-pack for v0 and v1).
+
+use super::ls_refs;
+use super::negotiate::{self, Refusal, V0Fetch};
+use super::pack_answer::{PackAnswer, PackForm};
+use super::repository_options::RepositoryOptions;
+use crate::answer_cache::AnswerKey;
+use crate::http::answer::Answer;
+use crate::http::front::{Call, body_error};
+use crate::http::request_body::{BodyError, RequestBody};
+use crate::http::response_body::Content;
+use bytes::Bytes;
+use cuesta_engine::upload::{self, Negotiation, UploadRequest};
+use cuesta_engine::{EngineError, Repository, View};
+use cuesta_git::ObjectId;
+use cuesta_protocol::sideband::SideBand;
+use cuesta_protocol::upload::answer::FetchAnswer;
+use cuesta_protocol::upload::v2::{Command, Fetch, FetchStep};
+use cuesta_protocol::upload::{PackRequest, v0};
+use cuesta_protocol::{Limits, Service, Version, pktline};
+use http::StatusCode;
+
+const CONTENT_TYPE: &str = "application/x-git-upload-pack-result";
+/// Haves that are looked up on the reactor: a fraction of a millisecond.
+const HAVES_INLINE_MAX: usize = 64;
+
+/// Answers a fetch. What is refused is said in an `ERR` packet: of a POST's error status clients show no text.
+pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
+    let request = match body
+        .collect(call.node.settings.fetch_request_bytes_max.as_usize())
+        .await
+    {
+        Ok(request) => request,
+        Err(error @ BodyError::TooLarge { .. }) => return refused(&call, &error.to_string()),
+        Err(error) => return body_error(&error, &call.record),
+    };
+    let repository = match call.node.engine.repository(&call.name).await {
+        Ok(Some(repository)) => repository,
+        Ok(None) => return Answer::not_found(),
+        Err(error) => return Answer::engine_error(&error, &call.record),
+    };
+    let view = match repository.view().await {
+        Ok(view) => view,
+        Err(error) => return Answer::engine_error(&error, &call.record),
+    };
+    if !RepositoryOptions::of(view.state()).serves(Service::UploadPack) {
+        return Answer::error(StatusCode::FORBIDDEN, "service not enabled");
+    }
+    let exchange = Exchange {
+        call,
+        repository: &repository,
+        view,
+    };
+    let answered = match exchange.call.version {
+        Version::V2 => exchange.v2(&request).await,
+        Version::V0 | Version::V1 => exchange.v0(&request).await,
+    };
+    answered.unwrap_or_else(|refusal| match refusal {
+        Refusal::Protocol(error) => refused(&exchange.call, &error.to_string()),
+        Refusal::Engine(error) => {
+            let text = Answer::engine_text(&error, &exchange.call.record);
+            refused(&exchange.call, &text)
+        }
+    })
+}
+
+fn refused(call: &Call, text: &str) -> Answer {
+    call.record.failed(text);
+    let mut out = Vec::new();
+    pktline::encode_error(&mut out, text);
+    Answer::whole(CONTENT_TYPE, out)
+}
+
+/// One request, and the view that it is answered from.
+struct Exchange<'a> {
+    call: Call,
+    repository: &'a Repository,
+    view: View,
+}
+
+impl Exchange<'_> {
+    async fn v2(&self, body: &Bytes) -> Result<Answer, Refusal> {
+        let options = RepositoryOptions::of(self.view.state()).upload();
+        let request = match negotiate::read_v2(body, self.view.object_format(), options, self.limits()) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(Answer::whole(CONTENT_TYPE, Bytes::new())),
+            Err((text, refusal)) => {
+                self.call.record.failed(&text);
+                return Ok(Answer::whole(CONTENT_TYPE, refusal));
+            }
+        };
+        match &request.command {
+            Command::LsRefs(ls_refs) => Ok(Answer::whole(CONTENT_TYPE, self.ls_refs(body, ls_refs))),
+            Command::Fetch(fetch) => self.fetch(fetch).await,
+            // Not offered, so the parser lets none through.
+            _ => Ok(refused(&self.call, "command is not supported")),
+        }
+    }
+
+    fn ls_refs(&self, body: &Bytes, request: &cuesta_protocol::upload::ls_refs::LsRefs) -> Bytes {
+        let (answers, number) = (&self.call.node.answers, self.view.state().number());
+        let key = AnswerKey::ls_refs(self.repository.id(), body);
+        if let Some(cached) = key.as_ref().and_then(|key| answers.get(key, number)) {
+            return cached;
+        }
+        let answer = Bytes::from(ls_refs::write(self.view.state(), request));
+        if let Some(key) = key {
+            answers.put(key, number, answer.clone());
+        }
+        answer
+    }
+
+    async fn fetch(&self, fetch: &Fetch) -> Result<Answer, Refusal> {
+        let step = fetch.step();
+        if step == FetchStep::Nothing {
+            return Ok(Answer::whole(CONTENT_TYPE, Bytes::new()));
+        }
+        self.check_wants(&fetch.pack.wants, true).await?;
+        let (common, ready) = self.common(fetch).await?;
+        let (answer, mut out) = (FetchAnswer::new(fetch), Vec::with_capacity(1024));
+        if step == FetchStep::Acknowledge && !answer.acknowledgments(&mut out, fetch, &common, ready) {
+            return Ok(Answer::whole(CONTENT_TYPE, out));
+        }
+        answer.packfile(&mut out);
+        let form = PackForm {
+            before: out,
+            side_band: Some(SideBand::Large),
+            refusal: answer,
+        };
+        self.pack(&fetch.pack, common, form).await
+    }
+
+    /// What both sides have, and whether that is enough.
+    async fn common(&self, fetch: &Fetch) -> Result<(Vec<ObjectId>, bool), EngineError> {
+        if fetch.haves.is_empty() {
+            return Ok((Vec::new(), false));
+        }
+        let mut negotiation = Negotiation::new(&self.view, &fetch.pack.wants).await?;
+        let (haves, asks_ready) = (fetch.haves.clone(), fetch.asks_ready());
+        self.negotiate(haves.len(), move || {
+            for have in &haves {
+                negotiation.have(have)?;
+            }
+            let ready = asks_ready && negotiation.is_ready()?;
+            Ok((negotiation.common().to_vec(), ready))
+        })
+        .await
+    }
+
+    async fn v0(&self, body: &Bytes) -> Result<Answer, Refusal> {
+        let options = RepositoryOptions::of(self.view.state()).upload();
+        let V0Fetch { request, events } = negotiate::read_v0(body, self.view.object_format(), options, self.limits())?;
+        let Some(request) = request else {
+            return Ok(Answer::whole(CONTENT_TYPE, Bytes::new()));
+        };
+        self.check_wants(&request.pack.wants, false).await?;
+        if request.asks_to_deepen() || !request.pack.shallow.is_empty() {
+            // Refused before the negotiation, whose rounds would otherwise come without the list that the client expects.
+            upload_request(&request.pack, Vec::new())?;
+        }
+        let mut negotiation = Negotiation::new(&self.view, &request.pack.wants).await?;
+        let asked = request.clone();
+        let (pack_follows, common, out) = self
+            .negotiate(events.len(), move || {
+                let mut out = Vec::with_capacity(1024);
+                let pack_follows = negotiate::run_v0(&asked, &events, &mut negotiation, &mut out)?;
+                Ok((pack_follows, negotiation.common().to_vec(), out))
+            })
+            .await?;
+        if !pack_follows {
+            return Ok(Answer::whole(CONTENT_TYPE, out));
+        }
+        self.v0_pack(&request, common, out).await
+    }
+
+    async fn v0_pack(&self, request: &v0::Request, common: Vec<ObjectId>, before: Vec<u8>) -> Result<Answer, Refusal> {
+        let refusal = FetchAnswer { sideband_all: false };
+        self.pack(
+            &request.pack,
+            common,
+            PackForm {
+                before,
+                side_band: request.side_band,
+                refusal,
+            },
+        )
+        .await
+    }
+
+    /// Runs a negotiation where it may take its time.
+    async fn negotiate<T: Send + 'static>(
+        &self,
+        haves: usize,
+        work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        if haves <= HAVES_INLINE_MAX {
+            work()
+        } else {
+            self.call.node.workers.run(work).await
+        }
+    }
+
+    async fn check_wants(&self, wants: &[ObjectId], v2: bool) -> Result<(), EngineError> {
+        let options = RepositoryOptions::of(self.view.state());
+        let hidden = options.hidden(Service::UploadPack);
+        let visible = |name: &cuesta_git::RefName| !hidden.hides(name);
+        match upload::refused_want(&self.view, wants, options.wants(v2), visible).await? {
+            Some(want) => Err(EngineError::NotOurRef(want)),
+            None => Ok(()),
+        }
+    }
+
+    async fn pack(&self, request: &PackRequest, common: Vec<ObjectId>, form: PackForm) -> Result<Answer, Refusal> {
+        let upload = upload_request(request, common)?;
+        let (node, view) = (self.call.node.clone(), self.view.clone());
+        let planning = async move {
+            let permit = node.fetches.clone().acquire_owned().await.ok();
+            let plan = upload::plan(&view, &upload).await?;
+            Ok((plan, permit))
+        };
+        let progress = !request.no_progress;
+        let answer = PackAnswer::start(Box::pin(planning), form, progress, self.call.record.clone()).await?;
+        Ok(Answer::ok(CONTENT_TYPE, Content::Stream(answer)))
+    }
+
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::new();
+        limits.request_bytes_max = self.call.node.settings.fetch_request_bytes_max.as_usize();
+        limits
+    }
+}
+
+/// The engine's form of a request; what it cannot do yet is refused here or there.
+fn upload_request(request: &PackRequest, common: Vec<ObjectId>) -> Result<UploadRequest, EngineError> {
+    use cuesta_protocol::upload::Deepen as Asked;
+    if request.deepen != Asked::Unchanged || !request.shallow.is_empty() {
+        return Err(EngineError::Unsupported("shallow fetch"));
+    }
+    if request.filter.is_some() {
+        return Err(EngineError::Unsupported("filter"));
+    }
+    Ok(UploadRequest {
+        wants: request.wants.clone(),
+        common,
+        thin: request.thin_pack,
+        ofs_delta: request.ofs_delta,
+        include_tag: request.include_tag,
+        ..UploadRequest::default()
+    })
+}

@@ -1,0 +1,169 @@
+//! A pack on its way to the client: framed in side-band packets, kept alive while the work is slow.
+
+use crate::http::answer::Answer;
+use crate::http::record::Record;
+use crate::http::response_body::{Cut, Piece};
+use bytes::Bytes;
+use cuesta_engine::EngineError;
+use cuesta_engine::upload::{PackStream, Plan};
+use cuesta_protocol::pktline::FLUSH;
+use cuesta_protocol::sideband::{KEEP_ALIVE, SideBand};
+use cuesta_protocol::upload::answer::FetchAnswer;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Silence after which a keep-alive packet is sent (git: `uploadpack.keepAlive`).
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Packs of fewer objects give their place among the fetches back once they are planned.
+const LARGE_OBJECTS_MIN: u32 = 1000;
+
+/// How a pack is sent.
+pub struct PackForm {
+    /// What comes before it: acknowledgments and the like.
+    pub before: Vec<u8>,
+    /// The side-band; without one the pack is bare, and nothing can be told beside it.
+    pub side_band: Option<SideBand>,
+    /// How a refusal is said as long as nothing has been sent.
+    pub refusal: FetchAnswer,
+}
+
+/// A plan, and the permit to serve it.
+pub type Planned = (Plan, Option<OwnedSemaphorePermit>);
+/// A plan being made.
+pub type Planning = BoxFuture<'static, Result<Planned, EngineError>>;
+
+/// A pack being sent.
+pub struct PackAnswer {
+    state: State,
+    queue: VecDeque<Piece>,
+    side_band: Option<SideBand>,
+    progress: bool,
+    record: Arc<Record>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+enum State {
+    Planning(Planning),
+    Sending(PackStream),
+    /// Nothing follows the queue.
+    Ended,
+    /// Nothing but the end of the connection can tell the client that the pack is not whole.
+    Broken(String),
+}
+
+impl PackAnswer {
+    /// Waits for the plan, so that its failure is a refusal of its own; only if that takes long, starts to send before.
+    pub async fn start(
+        mut planning: Planning,
+        form: PackForm,
+        progress: bool,
+        record: Arc<Record>,
+    ) -> Result<BoxStream<'static, Result<Piece, Cut>>, EngineError> {
+        let mut answer = Self {
+            state: State::Ended,
+            queue: VecDeque::from([Piece::from(Bytes::from(form.before))]),
+            side_band: form.side_band,
+            progress,
+            record,
+            _permit: None,
+        };
+        match tokio::time::timeout(SILENCE_MAX, &mut planning).await {
+            Ok(planned) => answer.planned(planned?),
+            Err(_) => answer.state = State::Planning(planning),
+        }
+        let pieces = futures::stream::unfold(answer, |mut answer| async {
+            let next = answer.next().await?;
+            Some((next, answer))
+        });
+        Ok(pieces.boxed())
+    }
+
+    fn planned(&mut self, (plan, permit): Planned) {
+        let count = plan.object_count();
+        self.text(&format!("Enumerating objects: {count}, done.\n"));
+        self.state = State::Sending(plan.stream());
+        // A small pack holds next to nothing, so it need not keep others waiting.
+        self._permit = permit.filter(|_| count >= LARGE_OBJECTS_MIN);
+    }
+
+    async fn next(&mut self) -> Option<Result<Piece, Cut>> {
+        loop {
+            if let Some(piece) = self.queue.pop_front() {
+                return Some(Ok(piece));
+            }
+            match &mut self.state {
+                State::Ended => return None,
+                State::Broken(why) => {
+                    let cut = Cut(std::mem::take(why));
+                    self.state = State::Ended;
+                    return Some(Err(cut));
+                }
+                State::Planning(planning) => match tokio::time::timeout(SILENCE_MAX, planning).await {
+                    Ok(Ok(planned)) => self.planned(planned),
+                    Ok(Err(error)) => self.fail(&error),
+                    Err(_) => self.keep_alive(),
+                },
+                State::Sending(pack) => match tokio::time::timeout(SILENCE_MAX, pack.next()).await {
+                    Ok(Some(Ok(chunk))) => self.data(chunk),
+                    Ok(Some(Err(error))) => self.fail(&error),
+                    Ok(None) => self.end(),
+                    Err(_) => self.keep_alive(),
+                },
+            }
+        }
+    }
+
+    fn data(&mut self, chunk: Bytes) {
+        match self.side_band {
+            Some(band) => self.queue.extend(
+                band.frames(chunk)
+                    .map(|frame| Piece::framed(frame.header, frame.payload)),
+            ),
+            None => self.queue.push_back(chunk.into()),
+        }
+    }
+
+    fn end(&mut self) {
+        if let State::Sending(pack) = &self.state {
+            let count = pack.progress().objects();
+            self.text(&format!("Total {count} (from {count} stored objects)\n"));
+        }
+        if self.side_band.is_some() {
+            self.queue.push_back(Bytes::from_static(FLUSH).into());
+        }
+        self.state = State::Ended;
+    }
+
+    fn fail(&mut self, error: &EngineError) {
+        let text = Answer::engine_text(error, &self.record);
+        self.state = match self.side_band {
+            Some(band) => {
+                let mut out = Vec::new();
+                band.fatal(&mut out, &text);
+                self.queue.push_back(Bytes::from(out).into());
+                State::Ended
+            }
+            None => State::Broken(text),
+        };
+    }
+
+    fn text(&mut self, text: &str) {
+        if let (Some(band), true) = (self.side_band, self.progress) {
+            let mut out = Vec::new();
+            band.text(&mut out, text);
+            self.queue.push_back(Bytes::from(out).into());
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        if self.side_band.is_some() {
+            self.queue.push_back(Bytes::from_static(KEEP_ALIVE).into());
+        }
+    }
+}

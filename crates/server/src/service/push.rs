@@ -1,0 +1,237 @@
+//! `POST git-receive-pack`: commands, pack, report (gitprotocol-pack, `Pushing Data To a Server`).
+//!
+//! Whatever is wrong with a push is said in its report or on band 2, in a 200: of an error status clients show nothing but
+//! `Everything up-to-date`.
+
+use super::push_answer::{self, PushForm};
+use super::push_engine::{self, Texts};
+use super::repository_options::{RepositoryOptions, default_receive};
+use crate::http::answer::Answer;
+use crate::http::front::{Call, body_error};
+use crate::http::record::Record;
+use crate::http::request_body::{BodyError, RequestBody};
+use crate::node::{MEMORY_UNIT_BYTES, Node};
+use bytes::Bytes;
+use cuesta_engine::{EngineError, ErrorKind, Repository};
+use cuesta_git::ObjectFormat;
+use cuesta_protocol::options::ReceiveOptions;
+use cuesta_protocol::pktline::Decoder;
+use cuesta_protocol::receive::{Event, PushRequest, Report, RequestParser};
+use cuesta_protocol::{Limits, ProtocolError, Service};
+use http::StatusCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+/// The content type of every answer.
+pub(super) const CONTENT_TYPE: &str = "application/x-git-receive-pack-result";
+/// What is read and forgotten of a refused push's pack, so that the client gets to read the refusal.
+const DRAIN_BYTES_MAX: u64 = 16 << 30;
+/// Memory of a push that does not say how long it is, or is long: what the engine holds before it spills.
+const LARGE_PUSH_BYTES: u64 = 48 << 20;
+/// A push of known length takes that many times its length, and at least a little.
+const SMALL_PUSH_FACTOR: u64 = 8;
+const SMALL_PUSH_BYTES_MIN: u64 = 64 << 10;
+/// Lines of progress that may wait to be sent; more are dropped.
+const TEXTS_MAX: usize = 64;
+
+/// Answers a push.
+pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
+    let target = match Target::find(&call).await {
+        Ok(target) => target,
+        Err(answer) => return *answer,
+    };
+    let mut parser = RequestParser::new(target.format, target.options.clone(), Limits::new());
+    let opening = read_commands(&mut parser, &mut body).await;
+    match opening {
+        Ok(Opening::Probe) => Answer::whole(CONTENT_TYPE, Bytes::new()),
+        Ok(Opening::Push { request, rest }) => push(call, target, *request, Pack { rest, body }).await,
+        Err(OpeningError::Body(error)) => body_error(&error, &call.record),
+        Err(OpeningError::Protocol(error)) => {
+            call.record.failed(&error.to_string());
+            body.drain(DRAIN_BYTES_MAX).await;
+            let mut out = Vec::new();
+            parser.refuse(&mut out, &error);
+            Answer::whole(CONTENT_TYPE, out)
+        }
+    }
+}
+
+/// Where a push goes.
+struct Target {
+    /// `None` if the push is to make the repository.
+    repository: Option<Arc<Repository>>,
+    format: ObjectFormat,
+    options: ReceiveOptions,
+}
+
+impl Target {
+    async fn find(call: &Call) -> Result<Self, Box<Answer>> {
+        match call.node.engine.repository(&call.name).await {
+            Ok(Some(repository)) => {
+                let view = repository.known_view();
+                let options = RepositoryOptions::of(view.state());
+                if !options.serves(Service::ReceivePack) {
+                    return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
+                }
+                let (format, options) = (repository.object_format(), options.receive());
+                Ok(Self {
+                    repository: Some(repository),
+                    format,
+                    options,
+                })
+            }
+            Ok(None) if call.node.settings.create_on_push => Ok(Self {
+                repository: None,
+                format: ObjectFormat::Sha1,
+                options: default_receive(),
+            }),
+            Ok(None) => Err(Box::new(Answer::not_found())),
+            Err(error) => Err(Box::new(Answer::engine_error(&error, &call.record))),
+        }
+    }
+
+    /// The repository, made now if need be; if another push made it meanwhile, that one.
+    async fn open(self, call: &Call) -> Result<Arc<Repository>, EngineError> {
+        let (engine, name) = (&call.node.engine, &call.name);
+        if let Some(repository) = self.repository {
+            return Ok(repository);
+        }
+        match engine.create_repository(name, self.format, ACTOR).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => engine.repository(name).await?.ok_or(error),
+            made => made,
+        }
+    }
+}
+
+/// Who pushes, as long as nobody is authenticated.
+const ACTOR: &str = "";
+
+enum Opening {
+    /// No command at all: the client asks whether it may push.
+    Probe,
+    /// The commands, and what came of the pack together with them.
+    Push { request: Box<PushRequest>, rest: Bytes },
+}
+
+enum OpeningError {
+    Body(BodyError),
+    Protocol(ProtocolError),
+}
+
+/// Reads what comes before the pack.
+async fn read_commands(parser: &mut RequestParser, body: &mut RequestBody) -> Result<Opening, OpeningError> {
+    let mut decoder = Decoder::new();
+    while let Some(chunk) = body.chunk().await.map_err(OpeningError::Body)? {
+        decoder.push(&chunk);
+        while let Some(packet) = decoder.poll().map_err(OpeningError::Protocol)? {
+            match parser.handle(&packet).map_err(OpeningError::Protocol)? {
+                Event::More => {}
+                Event::Empty => return Ok(Opening::Probe),
+                Event::Request(request) => {
+                    return Ok(Opening::Push {
+                        request,
+                        rest: decoder.into_rest(),
+                    });
+                }
+            }
+        }
+    }
+    let ended = decoder.finish().and_then(|()| parser.finish());
+    ended.map(|()| Opening::Probe).map_err(OpeningError::Protocol)
+}
+
+/// The bytes of a pack: what came with the commands, then the rest of the body.
+pub(super) struct Pack {
+    rest: Bytes,
+    body: RequestBody,
+}
+
+impl Pack {
+    /// The next bytes; `None` at the end.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if self.rest.is_empty() {
+            self.body.chunk().await
+        } else {
+            Ok(Some(std::mem::take(&mut self.rest)))
+        }
+    }
+}
+
+async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) -> Answer {
+    let capabilities = request.capabilities.clone();
+    let (texts, progress) = mpsc::channel(TEXTS_MAX);
+    let taken = Arc::new(AtomicBool::new(false));
+    let (record, all_read) = (call.record.clone(), taken.clone());
+    // On its own: a client that goes away must not stop a push between its append and its end.
+    let work = tokio::spawn(async move {
+        let texts = (!request.capabilities.quiet).then_some(texts);
+        let report = receive(&call, target, &request, &mut pack, &texts).await;
+        pack.body.drain(DRAIN_BYTES_MAX).await;
+        all_read.store(true, Ordering::Relaxed);
+        call.node.metrics.push_ended(is_accepted(&report));
+        note(&report, &call.record);
+        report
+    });
+    push_answer::send(
+        work,
+        PushForm {
+            capabilities,
+            progress,
+            taken,
+        },
+        record,
+    )
+    .await
+}
+
+fn is_accepted(report: &Report) -> bool {
+    use cuesta_protocol::receive::RefStatus;
+    report.unpack.is_ok() && report.refs.iter().all(|one| matches!(one.status, RefStatus::Ok(_)))
+}
+
+/// Why a push was refused, for the log: one reason is enough.
+fn note(report: &Report, record: &Record) {
+    use cuesta_protocol::receive::RefStatus;
+    if let Err(why) = &report.unpack {
+        record.failed(&format!("unpack {why}"));
+    }
+    let reason = report.refs.iter().find_map(|one| match &one.status {
+        RefStatus::Ng(why) => Some(format!("ng {} {why}", one.name.escape_ascii())),
+        RefStatus::Ok(_) => None,
+    });
+    if let Some(reason) = reason {
+        record.failed(&reason);
+    }
+}
+
+/// Takes the push in. Errors become a report that refuses every command.
+async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut Pack, texts: &Texts) -> Report {
+    let refuse = |error: EngineError| {
+        let text = Answer::engine_text(&error, &call.record);
+        push_engine::unpack_failure(request, &text)
+    };
+    let _permit = admit(&call.node, pack.body.len_hint()).await;
+    if target.repository.is_none() && !request.has_pack() {
+        let names = request.commands.iter().map(|command| &command.name);
+        return Report::refusal(names, "reference does not exist");
+    }
+    let repository = match target.open(call).await {
+        Ok(repository) => repository,
+        Err(error) => return refuse(error),
+    };
+    push_engine::receive(&repository, request, ACTOR, pack, texts)
+        .await
+        .unwrap_or_else(refuse)
+}
+
+/// Waits until there is memory for the push.
+async fn admit(node: &Node, len: Option<u64>) -> Option<OwnedSemaphorePermit> {
+    let bytes = match len.map(|len| len.saturating_mul(SMALL_PUSH_FACTOR).max(SMALL_PUSH_BYTES_MIN)) {
+        Some(bytes) if bytes < LARGE_PUSH_BYTES => bytes,
+        _ => LARGE_PUSH_BYTES,
+    };
+    let units = bytes.min(node.settings.push_memory_bytes_max.0) / MEMORY_UNIT_BYTES;
+    let units = u32::try_from(units).unwrap_or(u32::MAX).max(1);
+    node.push_memory.clone().acquire_many_owned(units).await.ok()
+}

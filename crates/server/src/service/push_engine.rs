@@ -1,0 +1,89 @@
+//! A push in the engine's terms.
+
+use super::push::Pack;
+use crate::http::request_body::BodyError;
+use cuesta_engine::receive::{ReceiveReport, ReceiveRequest, Receiver, RefCommand};
+use cuesta_engine::{EngineError, Repository};
+use cuesta_protocol::receive::{PushRequest, RefReport, RefStatus, Report};
+use tokio::sync::mpsc;
+
+/// Packs with fewer objects are done before anybody could read of their progress.
+const PROGRESS_OBJECTS_MIN: u32 = 1000;
+
+/// Where lines for the user go; nowhere if the client wants none.
+pub(super) type Texts = Option<mpsc::Sender<String>>;
+
+/// Hands the push to the engine, and its report back.
+pub(super) async fn receive(
+    repository: &Repository,
+    request: &PushRequest,
+    actor: &str,
+    pack: &mut Pack,
+    texts: &Texts,
+) -> Result<Report, EngineError> {
+    let mut receiver = repository.receiver().await?;
+    if request.has_pack() {
+        if let Err(error) = feed(&mut receiver, pack).await {
+            return Ok(unpack_failure(request, &error.to_string()));
+        }
+        let (objects, _) = receiver.progress();
+        if objects >= PROGRESS_OBJECTS_MIN {
+            tell(texts, format!("Checking {objects} objects\n"));
+        }
+    }
+    let mut asked = ReceiveRequest::new(request.commands.iter().map(command).collect(), actor);
+    asked.atomic = request.capabilities.atomic;
+    asked.shallow.clone_from(&request.shallow);
+    let report = receiver.finish(asked).await?;
+    for warning in &report.warnings {
+        tell(texts, format!("warning: {warning}\n"));
+    }
+    Ok(on_the_wire(request, report))
+}
+
+/// Feeds the whole pack, or as much of it as the engine wants to see.
+async fn feed(receiver: &mut Receiver<'_>, pack: &mut Pack) -> Result<(), BodyError> {
+    while let Some(bytes) = pack.chunk().await? {
+        if !receiver.feed(bytes).await {
+            break;
+        }
+    }
+    receiver.finish_pack().await;
+    Ok(())
+}
+
+fn command(command: &cuesta_protocol::receive::Command) -> RefCommand {
+    RefCommand {
+        name: command.name.to_vec(),
+        old: command.old,
+        new: command.new,
+    }
+}
+
+/// A report that the pack was not taken, and so no command done.
+pub(super) fn unpack_failure(request: &PushRequest, why: &str) -> Report {
+    let names = request.commands.iter().map(|command| &command.name);
+    Report {
+        unpack: Err(why.to_owned()),
+        ..Report::refusal(names, "unpacker error")
+    }
+}
+
+fn on_the_wire(request: &PushRequest, report: ReceiveReport) -> Report {
+    let outcomes = request.commands.iter().zip(report.refs);
+    let refs = outcomes.map(|(command, outcome)| RefReport {
+        name: command.name.clone(),
+        status: outcome.map_or_else(RefStatus::Ng, |()| RefStatus::Ok(Vec::new())),
+    });
+    Report {
+        refs: refs.collect(),
+        unpack: report.unpack,
+    }
+}
+
+/// Sends a line if there is room: it is for the user's eyes, not worth waiting for.
+fn tell(texts: &Texts, line: String) {
+    if let Some(texts) = texts {
+        let _ = texts.try_send(line);
+    }
+}

@@ -1,0 +1,116 @@
+//! A repository's settings (under git's own names) as what its services offer.
+
+use cuesta_engine::upload::WantPolicy;
+use cuesta_git::HiddenRefs;
+use cuesta_ledger::State;
+use cuesta_protocol::Service;
+use cuesta_protocol::options::{self, ReceiveOptions, Unborn, UploadOptions};
+
+/// What we call ourselves on the wire.
+const AGENT: &str = concat!("cuesta/", env!("CARGO_PKG_VERSION"));
+
+/// The settings of one repository, as of one view.
+pub struct RepositoryOptions<'a>(&'a State);
+
+impl<'a> RepositoryOptions<'a> {
+    /// The settings in `state`.
+    pub fn of(state: &'a State) -> Self {
+        Self(state)
+    }
+
+    /// Whether the service is served at all over HTTP (`http.uploadpack`, `http.receivepack`).
+    pub fn serves(&self, service: Service) -> bool {
+        let name = match service {
+            Service::UploadPack => "http.uploadpack",
+            Service::ReceivePack => "http.receivepack",
+        };
+        self.flag(name, true)
+    }
+
+    /// What upload-pack offers.
+    pub fn upload(&self) -> UploadOptions {
+        let mut offered = default_upload();
+        if self.0.settings().is_empty() {
+            return offered;
+        }
+        offered.wants = self.advertised_wants();
+        offered.sideband_all = self.flag("uploadpack.allowsidebandall", false);
+        offered.unborn = match self.text("lsrefs.unborn") {
+            Some("ignore") => Unborn::Ignore,
+            Some("allow") => Unborn::Allow,
+            _ => Unborn::Advertise,
+        };
+        offered
+    }
+
+    /// What receive-pack offers.
+    pub fn receive(&self) -> ReceiveOptions {
+        let mut offered = default_receive();
+        offered.atomic = self.flag("receive.advertiseatomic", true);
+        offered.push_options = self.flag("receive.advertisepushoptions", false);
+        offered
+    }
+
+    /// The refs that the service neither shows nor lets be changed.
+    pub fn hidden(&self, service: Service) -> HiddenRefs {
+        let own = match service {
+            Service::UploadPack => "uploadpack.hiderefs",
+            Service::ReceivePack => "receive.hiderefs",
+        };
+        let patterns = ["transfer.hiderefs", own]
+            .into_iter()
+            .filter_map(|name| self.text(name));
+        HiddenRefs::new(patterns.flat_map(str::lines).filter(|pattern| !pattern.is_empty()))
+    }
+
+    /// Which objects may be wanted. Over v0 a stateless client may lag behind by a moment, so that what visible refs
+    /// reach is let through even without a setting (PROTOCOL rule 59); git's v2 serves whatever the repository has.
+    pub fn wants(&self, v2: bool) -> WantPolicy {
+        let any = self.flag("uploadpack.allowanysha1inwant", false);
+        let tips = self.flag("uploadpack.allowtipsha1inwant", false);
+        match (any || v2, tips) {
+            (true, _) => WantPolicy::Any,
+            (false, _) => WantPolicy::Reachable,
+        }
+    }
+
+    fn advertised_wants(&self) -> options::WantPolicy {
+        let set = |name| self.flag(name, false);
+        let tips = set("uploadpack.allowtipsha1inwant");
+        let reachable = set("uploadpack.allowreachablesha1inwant");
+        match (set("uploadpack.allowanysha1inwant"), tips, reachable) {
+            (true, _, _) => options::WantPolicy::Any,
+            (false, true, true) => options::WantPolicy::TipsAndReachable,
+            (false, true, false) => options::WantPolicy::Tips,
+            (false, false, true) => options::WantPolicy::Reachable,
+            (false, false, false) => options::WantPolicy::Advertised,
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.0.settings().get(name).map(String::as_str)
+    }
+
+    /// As `git config --bool` reads it; what it cannot read is the default.
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.text(name).and_then(parse_bool).unwrap_or(default)
+    }
+}
+
+/// What upload-pack offers without any settings, as git does.
+pub fn default_upload() -> UploadOptions {
+    UploadOptions::new(AGENT)
+}
+
+/// What receive-pack offers without any settings, as git does.
+pub fn default_receive() -> ReceiveOptions {
+    ReceiveOptions::new(AGENT)
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" | "" => Some(false),
+        _ => None,
+    }
+}

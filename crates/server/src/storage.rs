@@ -1,0 +1,212 @@
+//! Opens what the settings name: the bucket, the ledger, and the engine over both.
+
+use crate::config::Settings;
+use anyhow::{Context, bail};
+use cuesta_engine::receive::ReceiveOptions;
+use cuesta_engine::{Engine, EngineOptions, EngineParts};
+use cuesta_ledger::remote::{self, RemoteStore, ServerOptions};
+use cuesta_ledger::{EmbeddedOptions, EmbeddedStore, LedgerError, LogStore};
+use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// The embedded ledger's place in the data directory.
+const LEDGER_DIRECTORY: &str = "ledger";
+const LEDGER_FILE: &str = "ledger.redb";
+const LEDGER_SOCKET: &str = "socket";
+/// How long a command waits for a server that is starting or ending: so many times so long.
+const BORROW_ATTEMPTS_MAX: u32 = 50;
+const BORROW_PAUSE: Duration = Duration::from_millis(100);
+/// Blocks of a remote bucket.
+const CACHE_DIRECTORY: &str = "cache";
+/// Pushes being received.
+const SPOOL_DIRECTORY: &str = "tmp";
+/// What one large push holds before it spills, and of delta bases: its share of `push_memory_bytes_max`.
+const PUSH_SPOOL_BYTES_MAX: usize = 8 << 20;
+const PUSH_BASE_BYTES_MAX: usize = 32 << 20;
+/// What one fetch reads ahead: times `fetches_max`, a part of the memory.
+const FETCH_READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
+/// Pages of the ledger kept in memory. What is read often is in the logs' own state.
+const LEDGER_CACHE_BYTES_MAX: usize = 32 << 20;
+
+/// Opened storage, and the world that it lives in.
+pub struct Opened {
+    /// All repositories.
+    pub engine: Engine,
+    /// The operating system's clock.
+    pub clock: Clock,
+    /// The operating system's randomness.
+    pub entropy: Entropy,
+    /// The runtime's blocking threads.
+    pub workers: Workers,
+    /// The ledger at the socket, while this server owns it.
+    pub lent: Option<Lent>,
+}
+
+/// Who opens storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The server: it owns the ledger and lends it to commands.
+    Server,
+    /// A command: it borrows the ledger of a running server, or else owns it for a moment.
+    Command,
+}
+
+/// Opens bucket, ledger and engine. Must be called within a tokio runtime.
+pub async fn open(settings: &Settings, role: Role) -> anyhow::Result<Opened> {
+    let (clock, entropy) = (Clock::system(), Entropy::system());
+    let workers = Workers::Pool(tokio::runtime::Handle::current());
+    std::fs::create_dir_all(&settings.data)
+        .with_context(|| format!("cannot make the data directory '{}'", settings.data.display()))?;
+    let bucket = open_bucket(settings)?;
+    if role == Role::Server {
+        check_bucket(&bucket, &entropy).await?;
+    }
+    let ledger = open_ledger(settings, role, &workers).await?;
+    let parts = EngineParts {
+        cache: open_cache(settings, bucket, role)?,
+        log_store: ledger.store,
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+        workers: workers.clone(),
+        options: engine_options(settings)?,
+    };
+    let engine = Engine::open(parts).await.context("cannot open the ledger")?;
+    Ok(Opened {
+        engine,
+        clock,
+        entropy,
+        workers,
+        lent: ledger.lent,
+    })
+}
+
+fn open_cache(settings: &Settings, bucket: Bucket, role: Role) -> anyhow::Result<BlockCache> {
+    let disk_bytes = settings.disk_cache_bytes_max.0;
+    // The directory belongs to one process.
+    let on_disk = disk_bytes > 0 && role == Role::Server;
+    let options = CacheOptions {
+        memory_bytes_max: settings.cache_bytes_max.0,
+        disk: (on_disk && !bucket.is_local()).then(|| (settings.data.join(CACHE_DIRECTORY), disk_bytes)),
+        ..CacheOptions::default()
+    };
+    BlockCache::new(bucket, options).context("cannot open the cache of blocks")
+}
+
+/// Limits that together with the caches keep to the memory that the settings allow.
+fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
+    let spool = settings.data.join(SPOOL_DIRECTORY);
+    std::fs::create_dir_all(&spool).with_context(|| format!("cannot make '{}'", spool.display()))?;
+    let pack_bytes_max = settings.push_bytes_max.0;
+    let receive = ReceiveOptions {
+        pack_bytes_max: (pack_bytes_max > 0).then_some(pack_bytes_max),
+        spool_memory_bytes_max: PUSH_SPOOL_BYTES_MAX,
+        base_bytes_max: PUSH_BASE_BYTES_MAX,
+        spool_directory: spool,
+        ..ReceiveOptions::default()
+    };
+    Ok(EngineOptions {
+        read_ahead_bytes_max: FETCH_READ_AHEAD_BYTES_MAX,
+        receive,
+        ..EngineOptions::default()
+    })
+}
+
+/// Opens the bucket alone.
+pub fn open_bucket(settings: &Settings) -> anyhow::Result<Bucket> {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let options = BucketOptions {
+        endpoint: given(&settings.bucket_endpoint),
+        region: given(&settings.bucket_region),
+        access_key_id: given(&settings.bucket_access_key_id),
+        secret_access_key: given(&settings.bucket_secret_access_key.0),
+        allow_http: settings.bucket_allow_http,
+        ..BucketOptions::default()
+    };
+    Bucket::open(&settings.bucket, &options).with_context(|| format!("cannot open the bucket '{}'", settings.bucket))
+}
+
+/// Refuses a bucket that does not keep what it was given: better no start than a lost push.
+async fn check_bucket(bucket: &Bucket, entropy: &Entropy) -> anyhow::Result<()> {
+    let report = bucket.probe(entropy).await;
+    if !report.safe_for_layers() {
+        bail!("the bucket cannot be trusted with repositories (see 'cuesta doctor'):\n{report}");
+    }
+    Ok(())
+}
+
+/// The ledger's store, lent at the socket beside it until this is dropped.
+pub struct Lent(JoinHandle<()>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn open_ledger(settings: &Settings, role: Role, workers: &Workers) -> anyhow::Result<Ledger> {
+    let directory = settings.data.join(LEDGER_DIRECTORY);
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make '{}'", directory.display()))?;
+    let socket = directory.join(LEDGER_SOCKET);
+    match role {
+        Role::Server => own(&directory, workers).await.map(|store| Ledger {
+            lent: Some(lend(socket, store.clone())),
+            store,
+        }),
+        Role::Command => borrow_or_own(&directory, &socket, workers)
+            .await
+            .map(|store| Ledger { lent: None, store }),
+    }
+}
+
+struct Ledger {
+    store: Arc<dyn LogStore>,
+    lent: Option<Lent>,
+}
+
+async fn own(directory: &Path, workers: &Workers) -> anyhow::Result<Arc<dyn LogStore>> {
+    match open_embedded(directory, workers).await {
+        Ok(store) => Ok(store),
+        Err(LedgerError::Locked { path }) => bail!("another process serves this data directory: '{path}' is in use"),
+        Err(error) => Err(error).context("cannot open the ledger"),
+    }
+}
+
+async fn open_embedded(directory: &Path, workers: &Workers) -> Result<Arc<dyn LogStore>, LedgerError> {
+    let (path, for_store) = (directory.join(LEDGER_FILE), workers.clone());
+    let options = EmbeddedOptions {
+        cache_bytes_max: LEDGER_CACHE_BYTES_MAX,
+    };
+    // After a crash this reads the whole file.
+    let opened = workers
+        .run(move || EmbeddedStore::open(&path, options, for_store))
+        .await?;
+    Ok(Arc::new(opened))
+}
+
+fn lend(socket: PathBuf, store: Arc<dyn LogStore>) -> Lent {
+    Lent(tokio::spawn(async move {
+        if let Err(error) = remote::serve(&socket, store, ServerOptions::default()).await {
+            tracing::warn!(error = ?error.to_string(), "commands cannot reach this server's ledger");
+        }
+    }))
+}
+
+/// The running server's store, or else the file itself. A server that is about to start or to end has neither for a moment.
+async fn borrow_or_own(directory: &Path, socket: &Path, workers: &Workers) -> anyhow::Result<Arc<dyn LogStore>> {
+    let mut attempts_left = BORROW_ATTEMPTS_MAX;
+    loop {
+        if let Ok(store) = RemoteStore::connect(socket).await {
+            return Ok(Arc::new(store));
+        }
+        match open_embedded(directory, workers).await {
+            Err(LedgerError::Locked { .. }) if attempts_left > 0 => {
+                attempts_left -= 1;
+                tokio::time::sleep(BORROW_PAUSE).await;
+            }
+            opened => return opened.context("cannot open the ledger"),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The built binary on a free port with a data directory of its own, and stock git beside it.
+// What fails here fails the test.
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    data: PathBuf,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Server {
+    /// Starts a server with a fresh data directory.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with a fresh data directory and more flags.
+    pub fn start_with(flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let (child, address) = launch(&data, flags);
+        Self {
+            child,
+            address,
+            data,
+            _directory: Some(directory),
+        }
+    }
+
+    /// The URL of a repository.
+    pub fn url(&self, name: &str) -> String {
+        format!("http://{}/{name}", self.address)
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Asks the server to drain, and waits until it has; its output after the announcement is given back.
+    pub fn stop(&mut self) -> std::process::ExitStatus {
+        signal(&self.child, "-TERM");
+        self.child.wait().unwrap()
+    }
+
+    /// Ends the server without a chance to tidy up.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts again over the same data.
+    pub fn restart(&mut self) {
+        self.kill();
+        (self.child, self.address) = launch(&self.data, &[]);
+    }
+
+    /// Runs a `cuesta` command over the same data; must succeed. Gives back what it printed.
+    pub fn cuesta(&self, arguments: &[&str]) -> String {
+        let output = self.try_cuesta(arguments);
+        assert!(
+            output.status.success(),
+            "cuesta {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a `cuesta` command over the same data.
+    pub fn try_cuesta(&self, arguments: &[&str]) -> Output {
+        binary().args(arguments).arg("--data").arg(&self.data).output().unwrap()
+    }
+
+    /// One HTTP/1.1 exchange on a connection of its own: bytes out, everything that comes back.
+    pub fn raw(&self, request: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    /// A request without a body; status, headers and body of the answer.
+    pub fn get(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
+        self.request(method, target, headers, b"")
+    }
+
+    /// A request with a body of known length.
+    pub fn request(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut request = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        if !body.is_empty() {
+            request += &format!("Content-Length: {}\r\n", body.len());
+        }
+        let request = [request.as_bytes(), b"\r\n", body].concat();
+        Answer::parse(&self.raw(&request))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// An HTTP answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn parse(bytes: &[u8]) -> Self {
+        let end = bytes
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .expect("no end of the head");
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self {
+            status,
+            head,
+            body: bytes[end + 4..].to_vec(),
+        }
+    }
+
+    /// The value of a header, if it is there.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let pairs = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        pairs
+            .into_iter()
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
+    let mut command = binary();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .args(flags);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    let address = first.trim().rsplit_once("http://").expect("no address was printed").1;
+    let address = address.trim_end_matches('/').parse().unwrap();
+    (child, address)
+}
+
+fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cuesta"));
+    command.env_clear().env("CUESTA_LOG_LEVEL", "warn");
+    command
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+/// A directory with git in it, apart from the user's configuration.
+pub struct Work {
+    directory: tempfile::TempDir,
+}
+
+impl Work {
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A new repository with one commit on `main`.
+    pub fn repository(&self, name: &str, format: &str) -> PathBuf {
+        let path = self.path(name);
+        self.git(&[
+            "init",
+            "-q",
+            "-b",
+            "main",
+            &format!("--object-format={format}"),
+            path.to_str().unwrap(),
+        ]);
+        self.commit(&path, "first", "a file\n");
+        path
+    }
+
+    /// One more commit, with one file changed.
+    pub fn commit(&self, repository: &Path, message: &str, content: &str) -> String {
+        std::fs::write(repository.join("file"), content).unwrap();
+        self.git_in(repository, &["add", "file"]);
+        self.git_in(repository, &["commit", "-q", "-m", message]);
+        self.git_in(repository, &["rev-parse", "HEAD"])
+    }
+
+    pub fn git(&self, arguments: &[&str]) -> String {
+        self.git_in(self.directory.path(), arguments)
+    }
+
+    /// Runs git; must succeed. Gives back what it printed, trimmed.
+    pub fn git_in(&self, directory: &Path, arguments: &[&str]) -> String {
+        let output = self.try_git_in(directory, arguments);
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Runs git.
+    pub fn try_git_in(&self, directory: &Path, arguments: &[&str]) -> Output {
+        let home = self.directory.path();
+        Command::new("git")
+            .current_dir(directory)
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", home)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .envs([
+                ("GIT_AUTHOR_NAME", "A"),
+                ("GIT_AUTHOR_EMAIL", "a@x"),
+                ("GIT_COMMITTER_NAME", "C"),
+                ("GIT_COMMITTER_EMAIL", "c@x"),
+            ])
+            .output()
+            .unwrap()
+    }
+}
