@@ -8,11 +8,11 @@ use cuesta_engine::{Engine, Repository, View};
 use cuesta_format::{RefTarget, RefUpdate};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, RefName};
 use futures::TryStreamExt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use support::git::Git;
 use support::history::History;
-use support::layers::{Spec, build};
+use support::layers::{Exact, Spec, build};
 use support::{Rng, engine, push, repository};
 
 /// A history pushed in several layers.
@@ -304,7 +304,7 @@ async fn tags_follow_what_they_tag() {
     let spec = Spec {
         commits: (0..6).collect(),
         tags: vec![0, 1, 2],
-        roots: Vec::new(),
+        ..Spec::default()
     };
     let layer = build(&history, &spec, &BTreeSet::new(), &mut rng);
     let update = |name: &str, oid, peeled| RefUpdate {
@@ -403,4 +403,109 @@ async fn objects_stream_as_they_read() {
             .run(&["index-pack", "--stdin", "--strict"], &pack_of(&view, &request).await)
             .unwrap();
     }
+}
+
+/// Pushes each of `specs` as an inline layer, stored exactly as said.
+async fn pushed_exactly(history: &History, specs: Vec<(Vec<usize>, Exact)>) -> View {
+    let engine = engine().await;
+    let repository = repository(&engine, history.format).await;
+    let (mut earlier, mut rng) = (BTreeSet::new(), Rng(1));
+    for (commits, exact) in specs {
+        let spec = Spec {
+            commits,
+            exact: Some(exact),
+            ..Spec::default()
+        };
+        let layer = build(history, &spec, &earlier, &mut rng);
+        earlier.extend(layer.oids.iter().copied());
+        push(&engine, &repository, layer, Vec::new()).await;
+    }
+    repository.view().await.unwrap()
+}
+
+/// `count` blobs that share most of their content, sorted by id.
+fn blobs(history: &mut History, count: usize) -> Vec<ObjectId> {
+    let shared = "the same in all\n".repeat(20);
+    let made: BTreeSet<ObjectId> = (0..count)
+        .map(|number| history.add(ObjectKind::Blob, format!("{shared}{number}").into_bytes()))
+        .collect();
+    made.into_iter().collect()
+}
+
+fn files(named: &[(&str, ObjectId)]) -> support::history::Files {
+    named
+        .iter()
+        .map(|(name, oid)| ((*name).to_owned(), (0o100_644, *oid)))
+        .collect()
+}
+
+/// `x` is a delta on `y`; a later layer has `y` again, as a delta on `x`. Each was readable when it was stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_are_deltas_on_one_another_read_back() {
+    let mut history = History::new(ObjectFormat::Sha1);
+    let oids = blobs(&mut history, 2);
+    let (x, y) = (oids[0], oids[1]);
+    history.commit(vec![], files(&[("y", y)]));
+    history.commit(vec![0], files(&[("y", y), ("x", x)]));
+    history.commit(vec![], files(&[("z", y)]));
+    let deltas = |delta, base| Exact {
+        deltas: BTreeMap::from([(delta, base)]),
+        again: BTreeSet::from([y]),
+    };
+    let specs = vec![
+        (vec![0], Exact::default()),
+        (vec![1], deltas(x, y)),
+        (vec![2], deltas(y, x)),
+    ];
+    let view = pushed_exactly(&history, specs).await;
+    for oid in [x, y] {
+        assert_eq!(
+            view.object(&oid).await.unwrap().unwrap().1.to_vec(),
+            history.objects[&oid].1
+        );
+    }
+    let wants = history.commits.iter().map(|commit| commit.oid).collect();
+    let request = UploadRequest {
+        wants,
+        ofs_delta: true,
+        ..UploadRequest::default()
+    };
+    let client = Git::new(history.format);
+    client
+        .run(&["index-pack", "--stdin", "--strict"], &pack_of(&view, &request).await)
+        .unwrap();
+}
+
+/// The pack holds `x`, which the client has already, as a delta on `y`, which it has too; and `a` as a delta that names `x`.
+/// Were both sent so, the client's index-pack would resolve `a` twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_the_client_has_is_no_named_base_that_hangs() {
+    let mut history = History::new(ObjectFormat::Sha1);
+    let oids = blobs(&mut history, 3);
+    // Blobs lie in the order of their ids, so the base comes after the delta, which must name it.
+    let (a, x, y) = (oids[0], oids[1], oids[2]);
+    history.commit(vec![], files(&[("y", y)]));
+    history.commit(vec![0], files(&[("y", y), ("x", x)]));
+    history.commit(vec![0], files(&[("y", y), ("x", x), ("a", a)]));
+    let exact = Exact {
+        deltas: BTreeMap::from([(a, x), (x, y)]),
+        again: BTreeSet::from([x]),
+    };
+    let view = pushed_exactly(&history, vec![(vec![0, 1], Exact::default()), (vec![2], exact)]).await;
+    let request = UploadRequest {
+        wants: vec![history.commits[2].oid],
+        common: vec![history.commits[1].oid],
+        thin: true,
+        ofs_delta: true,
+        ..UploadRequest::default()
+    };
+    assert_eq!(plan(&view, &request).await.unwrap().rebuilt_count(), 1);
+    let client = Git::new(history.format);
+    client.add(&history, &history.closure(request.common.iter().copied()));
+    client
+        .run(
+            &["index-pack", "--stdin", "--strict", "--fix-thin"],
+            &pack_of(&view, &request).await,
+        )
+        .unwrap();
 }

@@ -22,6 +22,17 @@ pub struct Spec {
     pub tags: Vec<usize>,
     /// Trees and blobs that refs or tags name.
     pub roots: Vec<ObjectId>,
+    /// Leaves nothing to chance.
+    pub exact: Option<Exact>,
+}
+
+/// How a layer is to be stored.
+#[derive(Default, Clone)]
+pub struct Exact {
+    /// From delta to base.
+    pub deltas: BTreeMap<ObjectId, ObjectId>,
+    /// Objects to be stored although an earlier layer has them.
+    pub again: BTreeSet<ObjectId>,
 }
 
 pub struct Built {
@@ -66,7 +77,11 @@ pub fn build(history: &History, spec: &Spec, earlier: &BTreeSet<ObjectId>, rng: 
     let mut cut = |objects: BTreeSet<ObjectId>, rng: &mut Rng| {
         let mut set = Set::default();
         for oid in objects {
-            let elsewhere = earlier.contains(&oid) && !rng.one_in(3);
+            let again = match &spec.exact {
+                Some(exact) => exact.again.contains(&oid),
+                None => rng.one_in(3),
+            };
+            let elsewhere = earlier.contains(&oid) && !again;
             if placed.contains(&oid) || elsewhere {
                 set.links.push(oid);
                 continue;
@@ -95,7 +110,7 @@ pub fn build(history: &History, spec: &Spec, earlier: &BTreeSet<ObjectId>, rng: 
         .collect();
     let entry_of: BTreeMap<ObjectId, u32> = oids.iter().copied().zip(0..).collect();
     let mut cue = CueBuilder::new(history.format);
-    let entries = write_pack(history, &oids, earlier, &mut cue, rng);
+    let entries = write_pack(history, spec, &oids, earlier, &mut cue, rng);
     let link = |cue: &mut CueBuilder, oid: &ObjectId| match entry_of.get(oid) {
         Some(entry) => Link::Local(*entry),
         None => Link::External(cue.external(oid).unwrap()),
@@ -156,13 +171,14 @@ fn finish(
         pack: pack.into(),
         cue: cue.into(),
         meta,
-        inline: rng.one_in(2),
+        inline: spec.exact.is_some() || rng.one_in(2),
         oids,
     }
 }
 
 fn write_pack(
     history: &History,
+    spec: &Spec,
     oids: &[ObjectId],
     earlier: &BTreeSet<ObjectId>,
     cue: &mut CueBuilder,
@@ -184,6 +200,15 @@ fn write_pack(
         let outside: Vec<&ObjectId> = earlier.iter().filter(same_kind).collect();
         let outside: Vec<ObjectId> = outside.into_iter().copied().filter(|oid| !oids.contains(oid)).collect();
         let (base, base_oid) = match rng.below(4) {
+            _ if spec.exact.is_some() => {
+                let base = spec.exact.as_ref().and_then(|exact| exact.deltas.get(oid));
+                let local = base.and_then(|base| oids.iter().position(|oid| oid == base));
+                match (base, local) {
+                    (Some(base), Some(local)) => (Base::Entry(local as u32), Some(*base)),
+                    (Some(base), None) => (Base::External(cue.external(base).unwrap()), Some(*base)),
+                    _ => (Base::None, None),
+                }
+            }
             0 | 1 if !local.is_empty() => {
                 let base = *rng.pick(&local);
                 (Base::Entry(base as u32), Some(oids[base]))
