@@ -97,7 +97,7 @@ pub(crate) fn build_unreachable(
     }
     let left = |kind: ObjectKind| -> Vec<u32> {
         let all = (0..entries.len()).filter(|entry| entries.kind(*entry) == Some(kind));
-        let left = all.filter(|entry| is_reached.get(*entry as usize) == Some(&false));
+        let left = all.filter(|entry| is_reached.get(*entry as usize) == Some(&false) && !entries.is_known(*entry));
         left.filter(|entry| material.index.find(entries, &entries.oid(*entry)) == Some(*entry))
             .collect()
     };
@@ -184,6 +184,7 @@ impl<'a, 'c> Writer<'a, 'c> {
             // on the first it might be based on itself in the end.
             Stored::Delta(base) => match self.place(base) {
                 Some(place) => NewBase::Entry(place, entries.oid(base)),
+                None if entries.is_known(base) => NewBase::External(entries.oid(base)),
                 None => return self.whole(entry),
             },
         };

@@ -334,11 +334,11 @@ impl<'a> Cutter<'a> {
                 Some(_) => return Ok(Err(Broken)),
                 None => {}
             }
-            match self.context.index.find(self.context.entries, oid) {
-                Some(entry) if self.context.entries.kind(entry) == Some(kind(*is_tree)) => {
-                    self.name(entry, *is_tree, set)
-                }
-                Some(_) => return Ok(Err(Broken)),
+            let entries = self.context.entries;
+            match self.context.index.find(entries, oid) {
+                Some(entry) if entries.kind(entry) != Some(kind(*is_tree)) => return Ok(Err(Broken)),
+                Some(entry) if entries.is_known(entry) => self.link_external(oid, set),
+                Some(entry) => self.name(entry, *is_tree, set),
                 None => outside.push((*oid, *is_tree)),
             }
         }
@@ -369,14 +369,21 @@ impl<'a> Cutter<'a> {
             if described.is_none_or(|described| described.kind != kind(*is_tree)) {
                 return Ok(Err(Broken));
             }
-            let external = self.external(oid);
-            match self.external_named_by.get_mut(external as usize) {
-                Some(named_by) if *named_by != set => *named_by = set,
-                _ => continue,
-            }
-            self.cut.links.push(Link::External(external));
+            self.link_external(oid, set);
         }
         Ok(Ok(()))
+    }
+
+    fn link_external(&mut self, oid: &ObjectId, set: u32) {
+        let external = self.external(oid);
+        if let Some(named_by) = self
+            .external_named_by
+            .get_mut(external as usize)
+            .filter(|named_by| **named_by != set)
+        {
+            *named_by = set;
+            self.cut.links.push(Link::External(external));
+        }
     }
 
     fn ends(&self) -> Set {

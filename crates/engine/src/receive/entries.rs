@@ -25,6 +25,7 @@ struct Row {
     header_len: u8,
     form: Form,
     kind: Option<ObjectKind>,
+    known: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,7 @@ impl Entries {
             header_len,
             form,
             kind,
+            known: false,
         });
         self.oids.resize(self.oids.len() + self.format.width(), 0);
     }
@@ -186,6 +188,20 @@ impl Entries {
         }
     }
 
+    /// Records that the repository has the object already: it is not stored again.
+    ///
+    /// Stored again as a delta it might even be based, over other layers, on itself.
+    pub(crate) fn set_known(&mut self, entry: u32) {
+        if let Some(row) = self.rows.get_mut(entry as usize) {
+            row.known = true;
+        }
+    }
+
+    /// Whether the repository has the object already.
+    pub(crate) fn is_known(&self, entry: u32) -> bool {
+        self.row(entry).known
+    }
+
     /// The fault of an entry, placed where the peer can find it in its pack.
     pub(crate) fn fault(&self, entry: u32, fault: ObjectFault) -> PackFault {
         PackFault::BadObject {
@@ -212,6 +228,7 @@ impl Entries {
             header_len: 0,
             form: Form::Whole,
             kind: None,
+            known: false,
         };
         self.rows.get(entry as usize).copied().unwrap_or(NONE)
     }

@@ -50,7 +50,7 @@ impl Intake {
     pub(crate) fn settle(self, known: &dyn Known) -> Result<Settled, IntakeError> {
         let mut parsed = self.parser.into_parsed()?;
         resolve::resolve(&mut parsed, known, &self.options)?;
-        compare(&parsed.entries, known)?;
+        compare(&mut parsed.entries, known)?;
         parsed.inspector.commits.sort_unstable_by_key(|row| row.entry);
         parsed.inspector.tags.sort_unstable_by_key(|row| row.entry);
         let index = Index::new(&parsed.entries);
@@ -104,8 +104,8 @@ fn check_special_blobs(
         .map_err(|refusal| PackFault::fsck(&refusal))?)
 }
 
-/// An object that the repository has, too, must be the same.
-fn compare(entries: &Entries, known: &dyn Known) -> Result<(), IntakeError> {
+/// An object that the repository has, too, must be the same; it is marked.
+fn compare(entries: &mut Entries, known: &dyn Known) -> Result<(), IntakeError> {
     if known.is_empty() {
         return Ok(());
     }
@@ -113,12 +113,11 @@ fn compare(entries: &Entries, known: &dyn Known) -> Result<(), IntakeError> {
     for batch in all.chunks(COMPARE_BATCH) {
         let oids: Vec<ObjectId> = batch.iter().map(|entry| entries.oid(*entry)).collect();
         for ((entry, oid), described) in batch.iter().zip(&oids).zip(known.describe(&oids)?) {
-            let same = described.is_none_or(|described| {
-                Some(described.kind) == entries.kind(*entry) && described.size == entries.size(*entry)
-            });
-            if !same {
+            let Some(described) = described else { continue };
+            if Some(described.kind) != entries.kind(*entry) || described.size != entries.size(*entry) {
                 return Err(PackFault::Collision(*oid).into());
             }
+            entries.set_known(*entry);
         }
     }
     Ok(())

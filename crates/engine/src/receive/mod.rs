@@ -32,5 +32,8 @@ pub use options::ReceiveOptions;
 pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
 pub use session::Receiver;
 
+pub(crate) use entries::spread;
+pub(crate) use store::{Place, discard};
+
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use super::lean::Lean;
 use super::options::IntakeOptions;
 use super::policy::{self, Case, Policy};
 use super::request::{ReceiveReport, ReceiveRequest};
-use super::store::{self, Stored};
+use super::store::{self, Place};
 use super::tips::{Reached, Tip};
 use crate::{EngineError, Repository, View};
 use bytes::Bytes;
@@ -180,15 +180,14 @@ impl<'a> Receiver<'a> {
         }
         let warnings = self.push.check(&request, &taken.reached, &mut cases).await?;
         let open = values_of(&cases, |case| case.is_open() && !case.idle);
-        let stored = match self
+        let layers = match self
             .push
             .store(taken, values, open, Arc::clone(&shallow), &request)
             .await
         {
-            Ok(stored) => stored,
+            Ok(layers) => layers,
             Err(error) => return refused(error, &mut cases),
         };
-        let layers: Vec<AddedLayer> = stored.iter().map(|stored| stored.layer.clone()).collect();
         let new_shallow =
             (shallow.len() > self.push.view.state().shallow().len()).then(|| shallow.iter().copied().collect());
         let (repository, cause, actor) = (self.push.repository, request.cause, request.actor.as_str());
@@ -205,7 +204,7 @@ impl<'a> Receiver<'a> {
         match outcome {
             Ok(number) => {
                 if number.is_none() {
-                    store::discard(&self.push.view, self.push.repository.id(), &stored).await;
+                    store::discard(&self.push.view, self.push.repository.id(), &layers).await;
                 }
                 let refs = cases.into_iter().map(|case| case.refusal.map_or(Ok(()), Err)).collect();
                 Ok(ReceiveReport {
@@ -325,13 +324,13 @@ impl Push<'_> {
         open: Vec<ObjectId>,
         shallow: Arc<HashSet<ObjectId>>,
         request: &ReceiveRequest,
-    ) -> Result<Vec<Stored>, IntakeError> {
+    ) -> Result<Vec<AddedLayer>, IntakeError> {
         let keep_unreachable = request.keep_unreachable;
         let is_idle = taken.reached.is_empty() && !keep_unreachable;
         if is_idle || open.is_empty() && !keep_unreachable {
             return Ok(Vec::new());
         }
-        let place = store::Place::new(&self.view, self.repository.id(), &self.options.limits);
+        let place = Place::new(&self.view, self.repository.id(), &self.options.limits);
         if taken.is_small && !keep_unreachable {
             let lean = Lean::without_waiting(self.view.clone());
             match taken
@@ -343,21 +342,22 @@ impl Push<'_> {
                 Ok(built) => return Ok(vec![place.put(built).await?]),
             }
         }
-        let build = move |lean: &Lean| {
-            let reached = taken.narrow(lean, &shallow, &values, &open)?;
-            let mut stored = Vec::new();
-            if !reached.is_empty() {
-                stored.push(place.stream(lean, |lean, chunk_len, chunks| {
-                    taken.settled.build(lean, &reached, chunk_len, chunks).map(Some)
-                })?);
-            }
-            if keep_unreachable {
-                stored.push(place.stream(lean, |lean, chunk_len, chunks| {
-                    taken.settled.build_unreachable(lean, &reached, chunk_len, chunks)
-                })?);
-            }
-            Ok(stored.into_iter().flatten().collect())
-        };
+        let build =
+            move |lean: &Lean| {
+                let reached = taken.narrow(lean, &shallow, &values, &open)?;
+                let mut stored = Vec::new();
+                if !reached.is_empty() {
+                    stored.push(place.stream(|chunk_len, chunks| {
+                        taken.settled.build(lean, &reached, chunk_len, chunks).map(Some)
+                    })?);
+                }
+                if keep_unreachable {
+                    stored.push(place.stream(|chunk_len, chunks| {
+                        taken.settled.build_unreachable(lean, &reached, chunk_len, chunks)
+                    })?);
+                }
+                Ok(stored.into_iter().flatten().collect())
+            };
         self.on_worker(build).await
     }
 }

@@ -4,7 +4,7 @@ use super::entries::Entries;
 use super::error::{IntakeError, ObjectFault};
 use super::spool::{Spool, SpoolReader};
 use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader};
-use cuesta_git::zlib::Inflater;
+use cuesta_git::zlib::WholeInflater;
 
 /// Bytes of a stream that are held at once.
 const PIECE_LEN: u64 = 1 << 20;
@@ -13,7 +13,7 @@ const PIECE_LEN: u64 = 1 << 20;
 pub(crate) struct EntrySource<'a> {
     entries: &'a Entries,
     reader: SpoolReader<'a>,
-    inflater: Inflater,
+    inflater: WholeInflater,
 }
 
 impl<'a> EntrySource<'a> {
@@ -21,7 +21,7 @@ impl<'a> EntrySource<'a> {
         Self {
             entries,
             reader: SpoolReader::new(spool),
-            inflater: Inflater::new(),
+            inflater: WholeInflater::new(),
         }
     }
 
@@ -38,7 +38,7 @@ impl<'a> EntrySource<'a> {
         };
         let size = usize::try_from(header.size).map_err(|_| IntakeError::Internal("an entry is larger than memory"))?;
         let stream = raw.get(header_len..).unwrap_or_default();
-        let inflated = self.inflater.inflate_exact(stream, size, out);
+        let inflated = self.inflater.inflate(stream, size, out);
         inflated.map_err(|error| self.entries.fault(entry, ObjectFault::Inflate(error.to_string())))?;
         Ok(())
     }

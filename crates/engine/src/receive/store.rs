@@ -9,15 +9,10 @@ use crate::View;
 use crate::layer_builder::Built;
 use bytes::Bytes;
 use cuesta_format::{AddedLayer, LayerId, LayerMeta, LayerPlace, LogId, layer_cue_key, layer_pack_key};
-use cuesta_store::{Bucket, Entropy, Upload, Workers};
+use cuesta_store::{Bucket, Entropy, StoreError, Upload, Workers};
 
 /// Bytes of a pack that are made before they are sent on.
 const CHUNK_LEN: usize = 4 << 20;
-
-/// A layer that is durable, or will be with its entry.
-pub(crate) struct Stored {
-    pub(crate) layer: AddedLayer,
-}
 
 /// Where layers of one repository go.
 pub(crate) struct Place {
@@ -29,15 +24,26 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Small layers travel in the entry.
     pub(crate) fn new(view: &View, log: LogId, limits: &ReceiveOptions) -> Self {
+        let inline_bytes_max = limits
+            .inline_bytes_max
+            .min(view.world().log_store.limits().inline_bytes_max);
+        Self {
+            inline_bytes_max,
+            ..Self::in_bucket(view, log)
+        }
+    }
+
+    /// All layers go to the bucket.
+    pub(crate) fn in_bucket(view: &View, log: LogId) -> Self {
         let world = view.world();
-        let inline_bytes_max = limits.inline_bytes_max.min(world.log_store.limits().inline_bytes_max);
         Self {
             bucket: world.bucket.clone(),
             entropy: world.entropy.clone(),
             workers: world.workers.clone(),
             log,
-            inline_bytes_max,
+            inline_bytes_max: 0,
         }
     }
 
@@ -49,7 +55,7 @@ impl Place {
     }
 
     /// Puts a layer in its place that was built in memory.
-    pub(crate) async fn put(&self, built: Built) -> Result<Stored, IntakeError> {
+    pub(crate) async fn put(&self, built: Built) -> Result<AddedLayer, IntakeError> {
         let id = LayerId(self.entropy.bits128());
         let pack = built
             .pack
@@ -60,39 +66,30 @@ impl Place {
                 pack,
                 cue: built.cue.clone(),
             };
-            return Ok(Stored {
-                layer: AddedLayer {
-                    meta: meta(id, &built),
-                    place,
-                },
+            return Ok(AddedLayer {
+                meta: meta(id, &built),
+                place,
             });
         }
         let (pack_key, cue_key) = (layer_pack_key(self.log, id), layer_cue_key(self.log, id));
         let pack = self.bucket.create_payload(&pack_key, pack);
         let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
         futures::try_join!(pack, cue)?;
-        Ok(Stored {
-            layer: AddedLayer {
-                meta: meta(id, &built),
-                place: LayerPlace::Bucket,
-            },
+        Ok(AddedLayer {
+            meta: meta(id, &built),
+            place: LayerPlace::Bucket,
         })
     }
 
     /// On a worker: builds a layer, which goes to the bucket while it is made if it is large.
-    pub(crate) fn stream<K>(
+    pub(crate) fn stream<E: From<IntakeError> + From<StoreError>>(
         &self,
-        known: &K,
-        build: impl FnOnce(
-            &K,
-            usize,
-            &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
-        ) -> Result<Option<Built>, IntakeError>,
-    ) -> Result<Option<Stored>, IntakeError> {
+        build: impl FnOnce(usize, &mut dyn FnMut(Bytes) -> Result<(), E>) -> Result<Option<Built>, E>,
+    ) -> Result<Option<AddedLayer>, E> {
         let id = LayerId(self.entropy.bits128());
         let pack_key = layer_pack_key(self.log, id);
         let mut upload: Option<Upload> = None;
-        let built = build(known, CHUNK_LEN, &mut |bytes| {
+        let built = build(CHUNK_LEN, &mut |bytes| {
             let upload = match &mut upload {
                 Some(upload) => upload,
                 none => none.insert(self.bucket.upload(&pack_key)?),
@@ -101,17 +98,15 @@ impl Place {
         });
         match (built, upload) {
             (Ok(None), _) => Ok(None),
-            (Ok(Some(built)), None) => self.workers.wait(self.put(built)).map(Some),
+            (Ok(Some(built)), None) => Ok(Some(self.workers.wait(self.put(built))?)),
             (Ok(Some(built)), Some(upload)) => {
                 let cue_key = layer_cue_key(self.log, id);
                 let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
                 let both = async { futures::try_join!(upload.finish(), cue) };
                 self.workers.wait(both)?;
-                Ok(Some(Stored {
-                    layer: AddedLayer {
-                        meta: meta(id, &built),
-                        place: LayerPlace::Bucket,
-                    },
+                Ok(Some(AddedLayer {
+                    meta: meta(id, &built),
+                    place: LayerPlace::Bucket,
                 }))
             }
             (Err(error), upload) => {
@@ -138,10 +133,10 @@ fn meta(id: LayerId, built: &Built) -> LayerMeta {
     }
 }
 
-/// Deletes the layers of a push that changed nothing. Best effort: what stays is for collection.
-pub(crate) async fn discard(view: &View, log: LogId, stored: &[Stored]) {
-    for stored in stored.iter().filter(|stored| stored.layer.place == LayerPlace::Bucket) {
-        let id = stored.layer.meta.id;
+/// Deletes layers of the bucket that no entry names. Best effort: what stays is for collection.
+pub(crate) async fn discard(view: &View, log: LogId, layers: &[AddedLayer]) {
+    for layer in layers.iter().filter(|layer| layer.place == LayerPlace::Bucket) {
+        let id = layer.meta.id;
         for key in [layer_pack_key(log, id), layer_cue_key(log, id)] {
             if let Err(error) = view.world().bucket.delete(&key).await {
                 tracing::warn!(%key, %error, "an orphan layer stays");

@@ -233,7 +233,7 @@ impl<'a> Follower<'a> {
                     kind: first_kind,
                     end: at,
                     end_kind: kind,
-                    end_is_new: true,
+                    end_is_new: entry.is_some_and(|entry| !entries.is_known(entry)),
                 }));
             }
             let rows = &self.parsed.inspector.tags;
@@ -242,7 +242,7 @@ impl<'a> Follower<'a> {
                 .ok()
                 .and_then(|row| rows.get(row));
             let row = row.ok_or(IntakeError::Internal("a tag without row"))?;
-            if tag_entries.insert(row.entry) {
+            if !entries.is_known(row.entry) && tag_entries.insert(row.entry) {
                 tags.push(*row);
             }
             at = row.target;

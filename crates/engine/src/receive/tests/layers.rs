@@ -61,6 +61,15 @@ impl Layers {
         assert_eq!(cue.header.self_contained, built.self_contained);
         self.layers.push(Layer { pack, cue });
         let layer = self.layers.last().unwrap();
+        self.check_layer(layer);
+    }
+
+    /// Every entry of every layer can be read and is what its id says.
+    pub(super) fn check_contents(&self) {
+        self.layers.iter().for_each(|layer| self.check_layer(layer));
+    }
+
+    fn check_layer(&self, layer: &Layer) {
         for entry in 0..layer.cue.entries.len() {
             let content = self.content(layer, entry);
             assert_eq!(content.len() as u64, layer.cue.entries.size(entry));

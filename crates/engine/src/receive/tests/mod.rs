@@ -1,5 +1,6 @@
 //! The push side against stock git.
 
+mod flushes;
 mod history;
 mod layers;
 mod measure;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 const NULL: ObjectId = ObjectId::null(ObjectFormat::Sha1);
 
 pub(super) struct Server {
+    parts: Arc<dyn Fn() -> EngineParts + Send + Sync>,
     pub(super) engine: Engine,
     pub(super) repository: Arc<Repository>,
 }
@@ -25,25 +26,30 @@ impl Server {
             ..EngineOptions::default()
         };
         change(&mut options);
-        let parts = EngineParts {
-            cache: BlockCache::new(
-                Bucket::open("memory:", &BucketOptions::default()).unwrap(),
-                CacheOptions {
-                    memory_bytes_max: 16 << 20,
-                    ..CacheOptions::default()
-                },
-            )
-            .unwrap(),
-            log_store: Arc::new(MemoryStore::new()),
+        let options_of_cache = CacheOptions {
+            memory_bytes_max: 16 << 20,
+            ..CacheOptions::default()
+        };
+        let bucket = Bucket::open("memory:", &BucketOptions::default()).unwrap();
+        let log_store = Arc::new(MemoryStore::new());
+        let workers = Workers::Pool(tokio::runtime::Handle::current());
+        let parts = move || EngineParts {
+            cache: BlockCache::new(bucket.clone(), options_of_cache.clone()).unwrap(),
+            log_store: log_store.clone(),
             clock: Clock::new(|| 0),
             entropy: Entropy::seeded(1),
-            workers: Workers::Pool(tokio::runtime::Handle::current()),
-            options,
+            workers: workers.clone(),
+            options: options.clone(),
         };
-        let engine = Engine::open(parts).await.unwrap();
+        let parts: Arc<dyn Fn() -> EngineParts + Send + Sync> = Arc::new(parts);
+        let engine = Engine::open(parts()).await.unwrap();
         let name = RepositoryName::parse("a/b").unwrap();
         let repository = engine.create_repository(&name, ObjectFormat::Sha1, "").await.unwrap();
-        Self { engine, repository }
+        Self {
+            parts,
+            engine,
+            repository,
+        }
     }
 
     pub(super) async fn push(&self, commands: &[(&str, ObjectId, ObjectId)], pack: Option<Vec<u8>>) -> ReceiveReport {
@@ -78,6 +84,14 @@ impl Server {
             .refs()
             .get(&RefName::new(name.as_bytes()).unwrap())
             .map(|target| target.oid)
+    }
+
+    /// The state of the repository as another node finds it.
+    pub(super) async fn reopened(&self) -> Arc<cuesta_ledger::State> {
+        let engine = Engine::open((self.parts)()).await.unwrap();
+        let name = RepositoryName::parse("a/b").unwrap();
+        let repository = engine.repository(&name).await.unwrap().unwrap();
+        repository.log().fresh().await.unwrap()
     }
 
     async fn payloads(&self) -> usize {

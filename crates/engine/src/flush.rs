@@ -1,0 +1,145 @@
+//! Flush: inline layers move from the ledger to the bucket, merged into one; and the log is folded when that pays.
+
+use crate::layer::Layer;
+use crate::merge::{Input, merge};
+use crate::receive::Place;
+use crate::{EngineError, Repository, View};
+use cuesta_format::{AddedLayer, Cause, Edit, checkpoint_key};
+use cuesta_ledger::{Base, Committed};
+use std::sync::Arc;
+
+/// Layers merged by one flush; more wait for the next.
+const LAYERS_MAX: usize = 4096;
+
+/// What a flush did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// There was no inline layer.
+    Nothing,
+    /// So many inline layers became layers in the bucket.
+    Layers(usize),
+    /// Someone else replaced the layers meanwhile; nothing changed.
+    Overtaken,
+}
+
+impl Repository {
+    /// Moves inline layers to the bucket. Run by one owner at a time; a second only wastes its work.
+    ///
+    /// Cost: two payloads for the layer, and one append.
+    pub async fn flush(&self) -> Result<Flushed, EngineError> {
+        let view = self.view().await?;
+        let (mut added, mut removed) = (Vec::<AddedLayer>::new(), Vec::new());
+        for unreachable in [false, true] {
+            let inputs = inline_layers(&view, self, unreachable).await?;
+            if !inputs.is_empty() {
+                removed.extend(inputs.iter().map(|input| input.layer.id()));
+                added.extend(self.merged(&view, inputs).await?);
+            }
+        }
+        if removed.is_empty() {
+            return Ok(Flushed::Nothing);
+        }
+        let count = removed.len();
+        let edit = Edit {
+            added: added.clone(),
+            removed,
+            ..self.edit(Cause::Flush, "")
+        };
+        match self.log().commit(edit).await? {
+            Committed::Done { .. } => Ok(Flushed::Layers(count)),
+            Committed::Conflict(_) => {
+                crate::receive::discard(&view, self.id(), &added).await;
+                Ok(Flushed::Overtaken)
+            }
+        }
+    }
+
+    /// Merges layers into one in the bucket.
+    async fn merged(&self, view: &View, inputs: Vec<Input>) -> Result<Option<AddedLayer>, EngineError> {
+        let place = Place::in_bucket(view, self.id());
+        let (workers, view) = (view.world().workers.clone(), view.clone());
+        let inner = workers.clone();
+        let stored = workers
+            .run(move || place.stream(|chunk_len, chunks| Ok(Some(merge(&view, &inner, &inputs, chunk_len, chunks)?))));
+        stored.await
+    }
+
+    /// Writes a checkpoint and lets the log begin there. Answers its number.
+    ///
+    /// Durable first: the checkpoint, then the boundary, then the store deletes what lies below it.
+    pub async fn write_checkpoint(&self) -> Result<Option<u64>, EngineError> {
+        let state = self.log().fresh().await?;
+        let Some(checkpoint) = state.checkpoint(self.id()) else {
+            return Ok(None);
+        };
+        let view = self.view_of(Arc::clone(&state));
+        let world = view.world();
+        let bytes = checkpoint.encode().map_err(EngineError::from)?;
+        let number = state.number();
+        world
+            .bucket
+            .create_payload(&checkpoint_key(self.id(), number), bytes.into())
+            .await?;
+        let base = Base {
+            first: number,
+            checkpoint: Some(number),
+        };
+        world.log_store.advance(self.id(), base).await?;
+        Ok(Some(number))
+    }
+
+    /// Writes a checkpoint if it is due. For after a flush.
+    pub async fn write_checkpoint_if_due(&self) -> Result<Option<u64>, EngineError> {
+        let state = self.log().current();
+        let view = self.view_of(Arc::clone(&state));
+        let base = view.world().log_store.base(self.id()).await?;
+        let entries = state.number().saturating_sub(base.checkpoint.unwrap_or(0));
+        let items = state.refs().len() + state.layers().len();
+        if checkpoint_is_due(entries * ENTRY_BYTES, items as u64 * ITEM_BYTES) {
+            self.write_checkpoint().await
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// What an entry of the log takes, about, beside its inline layers.
+const ENTRY_BYTES: u64 = 400;
+/// What a ref or layer takes in a checkpoint, about.
+const ITEM_BYTES: u64 = 80;
+/// Below this a checkpoint saves nobody anything.
+const LOG_BYTES_MIN: u64 = 16 << 10;
+
+/// Whether the log since the last checkpoint is so long that reading it costs more than writing the next: half as many
+/// bytes as the checkpoint, so that all checkpoints together weigh at most twice the log.
+pub fn checkpoint_is_due(log_bytes: u64, checkpoint_bytes: u64) -> bool {
+    log_bytes >= LOG_BYTES_MIN.max(checkpoint_bytes / 2)
+}
+
+async fn inline_layers(view: &View, repository: &Repository, unreachable: bool) -> Result<Vec<Input>, EngineError> {
+    let state = view.state();
+    let inline = state
+        .layers()
+        .iter()
+        .filter(|layer| layer.is_inline() && layer.meta.unreachable == unreachable);
+    let mut inputs = Vec::new();
+    for record in inline.take(LAYERS_MAX) {
+        let layer = Layer::of(record, repository.id(), &view.world().cache)?;
+        inputs.push(Input::load(layer).await?);
+    }
+    Ok(inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_due_in_proportion() {
+        assert!(!checkpoint_is_due(0, 0));
+        assert!(!checkpoint_is_due(LOG_BYTES_MIN - 1, 0));
+        assert!(checkpoint_is_due(LOG_BYTES_MIN, 0));
+        assert!(!checkpoint_is_due(499_999, 1_000_000));
+        assert!(checkpoint_is_due(500_000, 1_000_000));
+    }
+}

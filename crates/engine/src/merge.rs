@@ -1,0 +1,244 @@
+//! Layers merged: several become one, entries copied as they are stored, each object once.
+//!
+//! Only headers are rewritten, for bases and links lead elsewhere in the new layer. The exception is a delta that would
+//! come to be based on itself: of an object that two layers hold one copy is kept, and another may have been based on
+//! what is based on it; such an entry is stored whole. Memory: a few words an entry, beside the cues; packs stream.
+
+mod plan;
+
+use crate::layer::{History, Index, Layer};
+use crate::layer_builder::{Built, LayerBuilder, NewBase, NewEntry, PackSink};
+use crate::{EngineError, View};
+use bytes::Bytes;
+use cuesta_format::{FormatError, Link, SegmentRow};
+use cuesta_git::pack::EntryHeader;
+use cuesta_git::zlib::Deflater;
+use cuesta_store::Workers;
+use plan::{At, Base, NewLink, Plan};
+use std::sync::Arc;
+
+/// Bytes read of a layer at once.
+const READ_LEN: u64 = 4 << 20;
+/// As git's default.
+const DEFLATE_LEVEL: u32 = 6;
+
+/// One layer to be merged, its cue loaded.
+pub(crate) struct Input {
+    pub(crate) layer: Arc<Layer>,
+    pub(crate) index: Arc<Index>,
+    pub(crate) history: Arc<History>,
+}
+
+impl Input {
+    pub(crate) async fn load(layer: Arc<Layer>) -> Result<Self, EngineError> {
+        let (index, history) = futures::try_join!(layer.index(), layer.history())?;
+        Ok(Self { layer, index, history })
+    }
+}
+
+type Chunks<'a> = &'a mut dyn FnMut(Bytes) -> Result<(), EngineError>;
+
+struct ChunkSink<'a>(Chunks<'a>);
+
+impl PackSink for ChunkSink<'_> {
+    type Error = EngineError;
+
+    fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
+        (self.0)(bytes)
+    }
+}
+
+impl From<FormatError> for EngineError {
+    fn from(error: FormatError) -> Self {
+        Self::Intake(crate::receive::IntakeError::Layer(error))
+    }
+}
+
+/// Merges layers of a view, oldest first, on a worker thread. All are `unreachable` or none is. Bytes of the pack go to
+/// `chunks` once there are `chunk_len` of them.
+pub(crate) fn merge(
+    view: &View,
+    workers: &Workers,
+    inputs: &[Input],
+    chunk_len: usize,
+    chunks: Chunks<'_>,
+) -> Result<Built, EngineError> {
+    let plan = Plan::new(inputs)?;
+    let bytes: u64 = inputs.iter().map(|input| input.layer.meta().pack_bytes).sum();
+    let buffer_len = usize::try_from(bytes).unwrap_or(chunk_len);
+    let objects = u32::try_from(plan.entries.len()).map_err(|_| EngineError::limit("objects in a layer", 1 << 31))?;
+    let layer = LayerBuilder::new(view.object_format(), objects, chunk_len, buffer_len, ChunkSink(chunks));
+    let mut merger = Merger {
+        view,
+        workers,
+        inputs,
+        plan: &plan,
+        layer,
+        deflater: None,
+        held: None,
+    };
+    if inputs.iter().any(|input| input.layer.meta().unreachable) {
+        merger.layer.unreachable();
+    }
+    for place in 0..objects {
+        merger.entry(place)?;
+    }
+    merger.segments()?;
+    merger.roots()?;
+    merger.tags()?;
+    Ok(merger.layer.finish()?.0)
+}
+
+struct Merger<'a> {
+    view: &'a View,
+    workers: &'a Workers,
+    inputs: &'a [Input],
+    plan: &'a Plan<'a>,
+    layer: LayerBuilder<ChunkSink<'a>>,
+    deflater: Option<Deflater>,
+    /// The part of a pack that was read last: its layer, where it starts, and its bytes.
+    held: Option<(u32, u64, Bytes)>,
+}
+
+impl Merger<'_> {
+    fn input(&self, number: u32) -> Result<&Input, EngineError> {
+        self.inputs
+            .get(number as usize)
+            .ok_or(EngineError::Internal("no such input of a merge"))
+    }
+
+    fn entry(&mut self, place: u32) -> Result<(), EngineError> {
+        let at = *self
+            .plan
+            .entries
+            .get(place as usize)
+            .ok_or(EngineError::Internal("no such entry of a merge"))?;
+        let input = self.input(at.input)?;
+        let corrupt = |what| input.layer.corrupt(what);
+        let oid = input
+            .index
+            .oid(at.entry)
+            .ok_or_else(|| corrupt("entry outside the lookup"))?;
+        let (kind, size) = (input.index.kind(at.entry), input.index.entries.size(at.entry));
+        let range = input.index.entries.range(at.entry);
+        let lost = EngineError::Internal("no such entry of a merge");
+        let base = match self.plan.base(place) {
+            Base::None => NewBase::None,
+            Base::Merged(base) => NewBase::Entry(base, self.plan.oid_at(base).ok_or(lost)?),
+            Base::External(oid) => NewBase::External(oid),
+            Base::Circular => {
+                return self.whole(NewEntry {
+                    oid,
+                    kind,
+                    size,
+                    own_size: size,
+                    base: NewBase::None,
+                });
+            }
+        };
+        let head = self.read(at.input, range.start, range.end)?;
+        let header = EntryHeader::decode(self.view.object_format(), &head);
+        let Ok(Some((header, header_len))) = header else {
+            return Err(self.input(at.input)?.layer.corrupt("an entry has no header"));
+        };
+        self.layer.entry(&NewEntry {
+            oid,
+            kind,
+            size,
+            own_size: header.size,
+            base,
+        })?;
+        self.layer.stream(head.get(header_len..).unwrap_or_default())?;
+        let mut done = range.start + head.len() as u64;
+        while done < range.end {
+            let piece = self.read(at.input, done, range.end)?;
+            self.layer.stream(&piece)?;
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, entry: NewEntry) -> Result<(), EngineError> {
+        let object = self.workers.wait(self.view.object(&entry.oid))?;
+        let (_, content) = object.ok_or(EngineError::Internal("an object of a merged layer is gone"))?;
+        let mut stream = Vec::new();
+        let deflater = self.deflater.get_or_insert_with(|| Deflater::new(DEFLATE_LEVEL));
+        deflater
+            .deflate(&content, &mut stream)
+            .map_err(|_| EngineError::Internal("deflating failed"))?;
+        self.layer.entry(&entry)?;
+        self.layer.stream(&stream)
+    }
+
+    /// Bytes of a pack from `start` on, at least one and none from `end` on. Reads ahead: the next entries are wanted next.
+    fn read(&mut self, number: u32, start: u64, end: u64) -> Result<Bytes, EngineError> {
+        if let Some((held, held_start, bytes)) = &self.held
+            && *held == number
+            && let Some(skip) = start.checked_sub(*held_start)
+            && skip < bytes.len() as u64
+            && (end - held_start <= bytes.len() as u64 || bytes.len() as u64 - skip >= READ_LEN / 2)
+        {
+            let until = (end - held_start).min(bytes.len() as u64);
+            return Ok(bytes.slice(to_usize(skip)?..to_usize(until)?));
+        }
+        let layer = &self.input(number)?.layer;
+        let read_end = layer.meta().pack_bytes.min(start + READ_LEN);
+        let bytes = self.workers.wait(layer.read(start..read_end))?;
+        if bytes.is_empty() {
+            return Err(layer.corrupt("an entry ends outside the pack"));
+        }
+        let until = (end - start).min(bytes.len() as u64);
+        let wanted = bytes.slice(..to_usize(until)?);
+        self.held = Some((number, start, bytes));
+        Ok(wanted)
+    }
+
+    fn new_links(&mut self, links: Vec<NewLink>) -> Result<Vec<Link>, EngineError> {
+        let new = |link| match link {
+            NewLink::Entry(place) => Ok(Link::Local(place)),
+            NewLink::External(oid) => Ok(Link::External(self.layer.cue().external(&oid)?)),
+        };
+        links.into_iter().map(new).collect()
+    }
+
+    fn segments(&mut self) -> Result<(), EngineError> {
+        for set in &self.plan.segments {
+            let segments = &self.input(set.at.input)?.history.segments;
+            let row = SegmentRow {
+                generation: segments.generation(set.at.entry),
+                commit_time: segments.commit_time(set.at.entry),
+                root_tree: segments.root_tree(set.at.entry),
+                trees: set.trees,
+                blobs: set.blobs,
+            };
+            let parents = self.new_links(self.plan.parents(set))?;
+            let links = self.new_links(self.plan.segment_links(set))?;
+            self.layer.segment(row, parents, links)?;
+        }
+        Ok(())
+    }
+
+    fn roots(&mut self) -> Result<(), EngineError> {
+        for set in &self.plan.roots {
+            let roots = &self.input(set.at.input)?.history.roots;
+            let (oid, kind) = (roots.oid(set.at.entry), roots.kind(set.at.entry));
+            let links = self.new_links(self.plan.root_links(set))?;
+            self.layer.cue().root(&oid, kind, set.trees, set.blobs, links)?;
+        }
+        Ok(())
+    }
+
+    fn tags(&mut self) -> Result<(), EngineError> {
+        for At { input, entry } in &self.plan.tags {
+            let input = self.input(*input)?;
+            let target = input.history.roots.tag_target(*entry);
+            let (oid, kind) = target.ok_or_else(|| input.layer.corrupt("a tag without target"))?;
+            self.layer.cue().tag_target(&oid, kind)?;
+        }
+        Ok(())
+    }
+}
+
+fn to_usize(len: u64) -> Result<usize, EngineError> {
+    usize::try_from(len).map_err(|_| EngineError::Internal("a range is larger than memory"))
+}

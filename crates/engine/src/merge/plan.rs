@@ -1,0 +1,415 @@
+//! What a merged layer holds, and in which order: pure, over the cues of its inputs.
+
+use super::Input;
+use crate::EngineError;
+use crate::receive::spread;
+use cuesta_format::{self as format, Link};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// Marks entries without a place, and commits that were not met.
+const NONE: u32 = u32::MAX;
+/// Objects of all inputs together.
+const OBJECTS_MAX: u64 = 1 << 31;
+
+/// An entry, segment or root set of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) input: u32,
+    pub(super) entry: u32,
+}
+
+/// A segment or root set of the new layer.
+#[derive(Clone, Debug)]
+pub(super) struct Set {
+    /// Where it comes from.
+    pub(super) at: At,
+    /// Trees and blobs of its own in the new layer.
+    pub(super) trees: u32,
+    pub(super) blobs: u32,
+}
+
+/// What an entry is based on in the new layer.
+pub(super) enum Base {
+    None,
+    /// The entry at this place.
+    Merged(u32),
+    External(ObjectId),
+    /// Itself, in the end: it must be stored whole.
+    Circular,
+}
+
+/// Where a link leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NewLink {
+    /// To the entry at this place.
+    Entry(u32),
+    External(ObjectId),
+}
+
+/// The new layer.
+pub(super) struct Plan<'a> {
+    inputs: &'a [Input],
+    /// Numbers all entries of all inputs: where each input's start.
+    starts: Vec<u32>,
+    /// For each number that of the copy that is kept.
+    kept: Vec<u32>,
+    /// For each kept number its place in the new pack.
+    places: Vec<u32>,
+    /// Finds kept numbers by id.
+    table: hashbrown::HashTable<u32>,
+    /// Entries in the order of the new pack.
+    pub(super) entries: Vec<At>,
+    /// In the order of the commits, which are the first entries.
+    pub(super) segments: Vec<Set>,
+    pub(super) roots: Vec<Set>,
+    pub(super) tags: Vec<At>,
+    /// Places of entries that would be based on themselves, sorted.
+    circular: Vec<u32>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(inputs: &'a [Input]) -> Result<Self, EngineError> {
+        let mut plan = Self::numbered(inputs)?;
+        plan.keep_first_copies();
+        let commits = plan.ordered_commits();
+        let (mut trees, mut blobs) = (Vec::new(), Vec::new());
+        for at in &commits {
+            if let Some(input) = plan.input(*at) {
+                let segments = &input.history.segments;
+                let set = plan.set(
+                    *at,
+                    segments.trees(at.entry),
+                    segments.blobs(at.entry),
+                    &mut trees,
+                    &mut blobs,
+                );
+                plan.segments.push(set);
+            }
+        }
+        plan.collect_roots(&mut trees, &mut blobs);
+        plan.arrange(commits, trees, blobs);
+        plan.find_circles();
+        Ok(plan)
+    }
+
+    fn numbered(inputs: &'a [Input]) -> Result<Self, EngineError> {
+        let total: u64 = inputs.iter().map(|input| u64::from(input.index.entries.len())).sum();
+        if total >= OBJECTS_MAX {
+            return Err(EngineError::limit("objects in a merge", OBJECTS_MAX));
+        }
+        let mut starts = Vec::with_capacity(inputs.len());
+        let mut next = 0;
+        for input in inputs {
+            starts.push(next);
+            next += input.index.entries.len();
+        }
+        let len = next as usize;
+        Ok(Self {
+            inputs,
+            starts,
+            kept: Vec::with_capacity(len),
+            places: vec![NONE; len],
+            table: hashbrown::HashTable::with_capacity(len),
+            entries: Vec::new(),
+            segments: Vec::new(),
+            roots: Vec::new(),
+            tags: Vec::new(),
+            circular: Vec::new(),
+        })
+    }
+
+    /// Of several copies of an object the first is kept.
+    fn keep_first_copies(&mut self) {
+        for number in 0..u32::try_from(self.places.len()).unwrap_or(NONE) {
+            let Some(oid) = self.oid(number) else {
+                self.kept.push(number);
+                continue;
+            };
+            let mut table = std::mem::take(&mut self.table);
+            let hash = |held: &u32| self.oid(*held).as_ref().map_or(0, spread);
+            let slot = table.entry(spread(&oid), |held| self.oid(*held) == Some(oid), hash);
+            let kept = *slot.or_insert(number).get();
+            self.table = table;
+            self.kept.push(kept);
+        }
+    }
+
+    /// All commits with segments, each once, parents first. Uses `places` for marks.
+    fn ordered_commits(&mut self) -> Vec<At> {
+        let mut commits = Vec::new();
+        let mut path: Vec<(At, usize)> = Vec::new();
+        for (number, input) in (0u32..).zip(self.inputs) {
+            for segment in 0..input.history.segments.len() {
+                path.extend(
+                    self.enter(At {
+                        input: number,
+                        entry: segment,
+                    })
+                    .map(|at| (at, 0)),
+                );
+                while let Some((at, done)) = path.pop() {
+                    match self
+                        .input(at)
+                        .and_then(|input| input.history.segments.parents(at.entry).nth(done))
+                    {
+                        Some(parent) => {
+                            path.push((at, done + 1));
+                            let parent = self.parent(at.input, parent).and_then(|parent| self.enter(parent));
+                            path.extend(parent.map(|at| (at, 0)));
+                        }
+                        None => commits.push(at),
+                    }
+                }
+            }
+        }
+        self.places.fill(NONE);
+        commits
+    }
+
+    /// The kept copy of a parent, if it has a segment here.
+    fn parent(&self, input: u32, parent: Link) -> Option<At> {
+        let at = self.at(self.find(input, parent)?)?;
+        (at.entry < self.input(at)?.history.segments.len()).then_some(at)
+    }
+
+    /// Marks a kept commit; `None` if it was met before or is not kept.
+    fn enter(&mut self, at: At) -> Option<At> {
+        let number = self.number(at)?;
+        let is_kept = self.kept.get(number as usize) == Some(&number);
+        let mark = self
+            .places
+            .get_mut(number as usize)
+            .filter(|mark| is_kept && **mark == NONE)?;
+        *mark = 0;
+        Some(at)
+    }
+
+    fn collect_roots(&mut self, trees: &mut Vec<At>, blobs: &mut Vec<At>) {
+        let mut seen = HashSet::new();
+        for (number, input) in (0u32..).zip(self.inputs) {
+            let roots = &input.history.roots;
+            for root in (0..roots.len()).filter(|root| seen.insert(roots.oid(*root))) {
+                let at = At {
+                    input: number,
+                    entry: root,
+                };
+                let set = self.set(at, roots.trees(root), roots.blobs(root), trees, blobs);
+                self.roots.push(set);
+            }
+        }
+    }
+
+    /// A set with the kept entries of its runs, which go to the clusters.
+    fn set(&self, at: At, tree_run: Range<u32>, blob_run: Range<u32>, trees: &mut Vec<At>, blobs: &mut Vec<At>) -> Set {
+        let keep = |run: Range<u32>, cluster: &mut Vec<At>| {
+            let before = cluster.len();
+            cluster.extend(run.map(|entry| At { entry, ..at }).filter(|at| self.is_kept(*at)));
+            u32::try_from(cluster.len() - before).unwrap_or(NONE)
+        };
+        Set {
+            at,
+            trees: keep(tree_run, trees),
+            blobs: keep(blob_run, blobs),
+        }
+    }
+
+    /// Puts everything in its place. What is kept and in no set comes last in its cluster: tags, commits without
+    /// segment, and what only a set had whose commit or root another input has, too.
+    fn arrange(&mut self, mut commits: Vec<At>, mut trees: Vec<At>, mut blobs: Vec<At>) {
+        for at in commits.iter().chain(&trees).chain(&blobs) {
+            if let Some(mark) = self.number(*at).and_then(|number| self.places.get_mut(number as usize)) {
+                *mark = 0;
+            }
+        }
+        for number in 0..u32::try_from(self.kept.len()).unwrap_or(NONE) {
+            let is_left = self.kept.get(number as usize) == Some(&number) && self.place(number).is_none();
+            let Some(at) = self.at(number).filter(|_| is_left) else {
+                continue;
+            };
+            match self.input(at).map(|input| input.index.kind(at.entry)) {
+                Some(ObjectKind::Commit) => commits.push(at),
+                Some(ObjectKind::Tag) => self.tags.push(at),
+                Some(ObjectKind::Tree) => trees.push(at),
+                Some(ObjectKind::Blob) => blobs.push(at),
+                None => {}
+            }
+        }
+        self.entries = commits;
+        self.entries.extend(&self.tags);
+        self.entries.append(&mut trees);
+        self.entries.append(&mut blobs);
+        for (place, at) in (0u32..).zip(&self.entries) {
+            let number = self
+                .starts
+                .get(at.input as usize)
+                .map(|start| (start + at.entry) as usize);
+            if let Some(slot) = number.and_then(|number| self.places.get_mut(number)) {
+                *slot = place;
+            }
+        }
+    }
+
+    /// Follows each chain of bases until it ends or meets one followed before; meeting one of its own is a circle.
+    fn find_circles(&mut self) {
+        let mut followed_by = vec![NONE; self.entries.len()];
+        for start in 0..u32::try_from(self.entries.len()).unwrap_or(NONE) {
+            let mut place = start;
+            while let Some(mark) = followed_by.get_mut(place as usize).filter(|mark| **mark == NONE) {
+                *mark = start;
+                let Base::Merged(base) = self.stored_base(place) else {
+                    break;
+                };
+                if followed_by.get(base as usize) == Some(&start) {
+                    self.circular.push(place);
+                    break;
+                }
+                place = base;
+            }
+        }
+        self.circular.sort_unstable();
+    }
+
+    /// What the entry at a place is based on.
+    pub(super) fn base(&self, place: u32) -> Base {
+        if self.circular.binary_search(&place).is_ok() {
+            Base::Circular
+        } else {
+            self.stored_base(place)
+        }
+    }
+
+    fn stored_base(&self, place: u32) -> Base {
+        let at = self.entries.get(place as usize);
+        let Some((at, input)) = at.and_then(|at| Some((at, self.input(*at)?))) else {
+            return Base::None;
+        };
+        let link = match input.index.entries.base(at.entry) {
+            format::Base::None => return Base::None,
+            format::Base::Entry(base) => Link::Local(base),
+            format::Base::External(base) => Link::External(base),
+        };
+        match self.link(at.input, link) {
+            NewLink::Entry(place) => Base::Merged(place),
+            NewLink::External(oid) => Base::External(oid),
+        }
+    }
+
+    /// Where a link of an input leads now.
+    pub(super) fn link(&self, input: u32, link: Link) -> NewLink {
+        if let Some(place) = self.find(input, link).and_then(|number| self.place(number)) {
+            return NewLink::Entry(place);
+        }
+        let input = self.inputs.get(input as usize);
+        let oid = input.and_then(|input| match link {
+            Link::External(external) => Some(input.index.externals.oid(external)),
+            Link::Local(entry) => input.index.oid(entry),
+        });
+        // A cue whose indices lead nowhere gives null ids, which no reader finds; it was checked when it was made.
+        let oid = oid.unwrap_or(ObjectId::null(self.format()));
+        NewLink::External(oid)
+    }
+
+    /// Parents of a segment.
+    pub(super) fn parents(&self, set: &Set) -> Vec<NewLink> {
+        let parents = self
+            .input(set.at)
+            .map(|input| input.history.segments.parents(set.at.entry));
+        parents
+            .into_iter()
+            .flatten()
+            .map(|parent| self.link(set.at.input, parent))
+            .collect()
+    }
+
+    /// What a segment names beside its own entries: its links, and what of its runs another input's copy stands for.
+    pub(super) fn segment_links(&self, set: &Set) -> Vec<NewLink> {
+        self.input(set.at).map_or_else(Vec::new, |input| {
+            let segments = &input.history.segments;
+            let entry = set.at.entry;
+            self.links(
+                set,
+                segments.trees(entry).chain(segments.blobs(entry)),
+                segments.links(entry),
+            )
+        })
+    }
+
+    /// As [`Plan::segment_links`], for a root set.
+    pub(super) fn root_links(&self, set: &Set) -> Vec<NewLink> {
+        self.input(set.at).map_or_else(Vec::new, |input| {
+            let roots = &input.history.roots;
+            let root = set.at.entry;
+            self.links(set, roots.trees(root).chain(roots.blobs(root)), roots.links(root))
+        })
+    }
+
+    fn links(&self, set: &Set, own: impl Iterator<Item = u32>, links: impl Iterator<Item = Link>) -> Vec<NewLink> {
+        let lost = own.filter(|entry| {
+            !self.is_kept(At {
+                entry: *entry,
+                ..set.at
+            })
+        });
+        lost.map(Link::Local)
+            .chain(links)
+            .map(|link| self.link(set.at.input, link))
+            .collect()
+    }
+
+    /// The id of the entry at a place.
+    pub(super) fn oid_at(&self, place: u32) -> Option<ObjectId> {
+        let at = self.entries.get(place as usize)?;
+        self.input(*at)?.index.oid(at.entry)
+    }
+
+    /// The kept number of what a link of an input leads to, if that is among the inputs.
+    fn find(&self, input: u32, link: Link) -> Option<u32> {
+        match link {
+            Link::Local(entry) => self.kept.get(self.number(At { input, entry })? as usize).copied(),
+            Link::External(external) => {
+                let oid = self.inputs.get(input as usize)?.index.externals.oid(external);
+                self.table
+                    .find(spread(&oid), |held| self.oid(*held) == Some(oid))
+                    .copied()
+            }
+        }
+    }
+
+    fn format(&self) -> ObjectFormat {
+        self.inputs
+            .first()
+            .map_or(ObjectFormat::Sha1, |input| input.index.format)
+    }
+
+    fn input(&self, at: At) -> Option<&'a Input> {
+        self.inputs.get(at.input as usize)
+    }
+
+    fn number(&self, at: At) -> Option<u32> {
+        self.starts.get(at.input as usize).map(|start| start + at.entry)
+    }
+
+    fn at(&self, number: u32) -> Option<At> {
+        let input = self.starts.partition_point(|start| *start <= number).checked_sub(1)?;
+        Some(At {
+            input: u32::try_from(input).ok()?,
+            entry: number - self.starts.get(input)?,
+        })
+    }
+
+    fn oid(&self, number: u32) -> Option<ObjectId> {
+        let at = self.at(number)?;
+        self.input(at)?.index.oid(at.entry)
+    }
+
+    fn is_kept(&self, at: At) -> bool {
+        self.number(at)
+            .is_some_and(|number| self.kept.get(number as usize) == Some(&number))
+    }
+
+    fn place(&self, number: u32) -> Option<u32> {
+        self.places.get(number as usize).copied().filter(|place| *place != NONE)
+    }
+}
