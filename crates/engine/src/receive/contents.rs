@@ -39,7 +39,7 @@ impl<'a> Contents<'a> {
         Self {
             source: EntrySource::new(spool, entries),
             known,
-            cache: quick_cache::unsync::Cache::with_weighter(bytes_max / 8192 + 16, bytes_max as u64, Weight),
+            cache: quick_cache::unsync::Cache::with_weighter(cache_items(entries, bytes_max), bytes_max as u64, Weight),
             chain: Vec::new(),
             delta: Vec::new(),
         }
@@ -102,4 +102,10 @@ impl<'a> Contents<'a> {
         self.cache.insert(Key::Outside(oid), bytes.clone());
         Ok(bytes)
     }
+}
+
+/// How many items a cache of some bytes should be ready for: a small push must not pay for a large table.
+pub(crate) fn cache_items(entries: &Entries, bytes_max: usize) -> usize {
+    const ITEM_LEN: usize = 8192;
+    (bytes_max / ITEM_LEN).min(2 * entries.len() as usize) + 16
 }

@@ -131,8 +131,12 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
+    /// The ids of all entries.
+    pub(crate) fn oids(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        (0..self.objects()).map(|entry| self.parsed.entries.oid(entry))
+    }
+
     /// How many entries there are.
-    #[cfg(test)]
     pub(crate) fn objects(&self) -> u32 {
         self.parsed.entries.len()
     }

@@ -41,11 +41,9 @@ pub(crate) trait Known: Send + Sync {
 }
 
 /// A repository without objects.
-#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nothing;
 
-#[cfg(test)]
 impl Known for Nothing {
     fn is_empty(&self) -> bool {
         true

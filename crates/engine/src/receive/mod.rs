@@ -4,6 +4,7 @@
 //! of it is trusted before it is checked, and nothing of a refused push is visible or kept.
 
 mod build;
+mod check;
 mod commit;
 mod contents;
 mod cut;
@@ -27,6 +28,7 @@ mod store;
 mod tips;
 mod trees;
 
+pub use check::check_pack;
 pub use error::{IntakeError, ObjectFault, PackFault};
 pub use options::ReceiveOptions;
 pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};

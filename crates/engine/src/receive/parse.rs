@@ -72,6 +72,15 @@ enum Sink {
     Delta,
 }
 
+impl Room {
+    fn scratch_of(&mut self, len: usize) -> &mut [u8] {
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0);
+        }
+        self.scratch.get_mut(..len).unwrap_or_default()
+    }
+}
+
 /// What streamed in, taken apart.
 pub(crate) struct Parsed {
     pub(crate) spool: Spool,
@@ -97,7 +106,7 @@ impl PackParser {
             inflater: Inflater::new(),
             room: Room {
                 content: Vec::new(),
-                scratch: vec![0; STEP_LEN],
+                scratch: Vec::new(),
             },
             options,
         };
@@ -406,12 +415,12 @@ impl Data {
                 step
             }
             Sink::Hash(hasher) => {
-                let step = inflate(inflater, input, room.scratch.get_mut(..len))?;
+                let step = inflate(inflater, input, Some(room.scratch_of(len)))?;
                 hasher.update(room.scratch.get(..step.produced).unwrap_or_default());
                 step
             }
             Sink::Delta => {
-                let step = inflate(inflater, input, room.scratch.get_mut(..len))?;
+                let step = inflate(inflater, input, Some(room.scratch_of(len)))?;
                 let wanted = DELTA_HEADER_LEN_MAX
                     .saturating_sub(room.content.len())
                     .min(step.produced);

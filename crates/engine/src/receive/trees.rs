@@ -1,6 +1,6 @@
 //! Trees of the push and of the repository, parsed and kept while the walk may need them again.
 
-use super::contents::Contents;
+use super::contents::{Contents, cache_items};
 use super::entries::{Entries, Index};
 use super::error::IntakeError;
 use super::known::Known;
@@ -105,7 +105,7 @@ impl<'a> Trees<'a> {
             contents: Contents::new(spool, entries, known, half),
             index,
             known,
-            cache: quick_cache::unsync::Cache::with_weighter(half / 8192 + 16, half as u64, Weight),
+            cache: quick_cache::unsync::Cache::with_weighter(cache_items(entries, half), half as u64, Weight),
         }
     }
 

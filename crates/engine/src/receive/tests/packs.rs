@@ -546,3 +546,29 @@ fn objects_are_checked_as_fsck_does_also_across_pushes() {
     let missing = push_tree(&mut Layers::default(), &[], &tree_of(".gitmodules", &evil_oid)).unwrap_err();
     assert!(missing.contains(": gitmodulesMissing: "), "{missing}");
 }
+
+#[test]
+fn any_bytes_are_an_answer_however_they_are_cut() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let repo = Repo::new();
+    random_history(&repo, 6, &mut fastrand::Rng::with_seed(2));
+    let good = repo.pack(&["c6".into()], &["--delta-base-offset"]);
+    let limits = crate::receive::ReceiveOptions {
+        threads: 1,
+        ..Default::default()
+    };
+    for _ in 0..300 {
+        let mut pack = good[..good.len() - 20].to_vec();
+        for _ in 0..=rng.usize(..3) {
+            let at = rng.usize(12..pack.len());
+            pack[at] = rng.u8(..);
+        }
+        let pack = sealed(pack);
+        let chunk_len = rng.usize(1..400);
+        let whole = crate::receive::check_pack(FORMAT, &limits, [pack.as_slice()]);
+        let cut = crate::receive::check_pack(FORMAT, &limits, pack.chunks(chunk_len));
+        assert_eq!(whole.ok(), cut.ok());
+    }
+}
