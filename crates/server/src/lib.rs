@@ -2,6 +2,7 @@
 //! on the wire is the protocol's; here the two meet.
 
 pub mod answer_cache;
+pub mod background;
 pub mod cli;
 pub mod commands;
 pub mod config;

@@ -1,6 +1,7 @@
 //! A node: the settings, the engine, and what all requests share.
 
 use crate::answer_cache::AnswerCache;
+use crate::background::Unflushed;
 use crate::config::Settings;
 use crate::metrics::{Metrics, Page, resident_bytes};
 use crate::storage::{self, Lent};
@@ -36,6 +37,8 @@ pub struct Node {
     pub push_memory: Arc<Semaphore>,
     /// Answers that depend on refs only.
     pub answers: AnswerCache,
+    /// Repositories whose small pushes are still in the ledger.
+    pub unflushed: Unflushed,
     draining: AtomicBool,
     _lent: Option<Lent>,
 }
@@ -56,6 +59,7 @@ impl Node {
             fetches: Arc::new(Semaphore::new(settings.fetches_max)),
             push_memory: Arc::new(Semaphore::new(units)),
             answers: AnswerCache::new(settings.refs_cache_bytes_max.0),
+            unflushed: Unflushed::default(),
             draining: AtomicBool::new(false),
             _lent: storage.lent,
             settings,
@@ -93,6 +97,12 @@ impl Node {
             "counter",
             "answers about refs that had to be made",
             misses,
+        );
+        page.value(
+            "cuesta_unflushed_repositories",
+            "gauge",
+            "repositories with small pushes in the ledger",
+            self.unflushed.len(),
         );
         if let Some(bytes) = resident_bytes() {
             page.value("process_resident_memory_bytes", "gauge", "resident memory", bytes);

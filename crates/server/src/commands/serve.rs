@@ -1,13 +1,14 @@
 //! `cuesta serve`.
 
 use super::print;
+use crate::background::Background;
 use crate::config::Settings;
 use crate::http::listener;
 use crate::logs;
 use crate::node::Node;
 use crate::storage::{self, Role};
 use anyhow::{Context, anyhow};
-use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -21,6 +22,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on '{}'", settings.listen))?;
     let node = Node::new(settings.clone(), storage::open(settings, Role::Server).await?);
+    let background = Background::start(node.clone());
     announce(&listener)?;
     let stopping = node.clone();
     let stop = async move {
@@ -32,7 +34,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     if !drained {
         tracing::warn!(in_flight = node.metrics.in_flight(), "requests in flight were cut off");
     }
-    finish(&node).await;
+    background.finish(Duration::from_secs(settings.drain_seconds_max)).await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -51,6 +53,3 @@ fn announce(listener: &TcpListener) -> anyhow::Result<()> {
         version = env!("CARGO_PKG_VERSION"),
     ))
 }
-
-/// What remains to be done when nobody is served any more.
-async fn finish(_node: &Arc<Node>) {}

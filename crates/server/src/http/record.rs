@@ -84,7 +84,7 @@ impl Record {
 
     /// What went wrong, for the log; the first account is kept.
     pub fn failed(&self, why: &str) {
-        self.details.lock().error.get_or_insert_with(|| why.to_owned());
+        self.details.lock().error.get_or_insert_with(|| printable(why));
     }
 
     pub(super) fn sent(&self, count: usize) {
@@ -118,11 +118,19 @@ impl Record {
             // Of the whole process meanwhile: exact where requests come one at a time.
             bucket_requests = self.bucket.counters().total().requests.saturating_sub(self.bucket_requests_before),
             micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
-            // As Debug, so that control characters a peer chose are escaped.
-            error = error.map(tracing::field::debug),
+            error,
             "request"
         );
     }
+}
+
+/// A text that a peer may have had a hand in, without control characters.
+fn printable(text: &str) -> String {
+    let escape = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// A request whose response never came to be sent, because the client went away, ends too.

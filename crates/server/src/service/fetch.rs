@@ -46,6 +46,8 @@ pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
     if !RepositoryOptions::of(view.state()).serves(Service::UploadPack) {
         return Answer::error(StatusCode::FORBIDDEN, "service not enabled");
     }
+    // Another process may have pushed, or this one before it was restarted.
+    call.node.unflushed.note(&repository);
     let exchange = Exchange {
         call,
         repository: &repository,

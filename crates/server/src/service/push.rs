@@ -197,7 +197,7 @@ fn note(report: &Report, record: &Record) {
         record.failed(&format!("unpack {why}"));
     }
     let reason = report.refs.iter().find_map(|one| match &one.status {
-        RefStatus::Ng(why) => Some(format!("ng {} {why}", one.name.escape_ascii())),
+        RefStatus::Ng(why) => Some(format!("ng {} {why}", String::from_utf8_lossy(&one.name))),
         RefStatus::Ok(_) => None,
     });
     if let Some(reason) = reason {
@@ -220,9 +220,9 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         Ok(repository) => repository,
         Err(error) => return refuse(error),
     };
-    push_engine::receive(&repository, request, ACTOR, pack, texts)
-        .await
-        .unwrap_or_else(refuse)
+    let report = push_engine::receive(&repository, request, ACTOR, pack, texts).await;
+    call.node.unflushed.note(&repository);
+    report.unwrap_or_else(refuse)
 }
 
 /// Waits until there is memory for the push.

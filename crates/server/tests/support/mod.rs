@@ -45,10 +45,15 @@ impl Server {
         &self.data
     }
 
-    /// Asks the server to drain, and waits until it has; its output after the announcement is given back.
+    /// Asks the server to drain, and waits until it has; gives back how it ended.
     pub fn stop(&mut self) -> std::process::ExitStatus {
         signal(&self.child, "-TERM");
         self.child.wait().unwrap()
+    }
+
+    /// What the server has logged; all of it once it has stopped.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.data.with_extension("log")).unwrap()
     }
 
     /// Ends the server without a chance to tidy up.
@@ -157,7 +162,12 @@ fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .args(flags);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(data.with_extension("log"))
+        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut first)
@@ -169,7 +179,7 @@ fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
 
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cuesta"));
-    command.env_clear().env("CUESTA_LOG_LEVEL", "warn");
+    command.env_clear();
     command
 }
 
