@@ -214,6 +214,9 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_stop() {
     let pushed = work.commit(&repository, "after", "after\n");
     work.git_in(&repository, &["push", "-q", &server.url("a/b"), "main"]);
     assert!(server.stop().success());
+    // What was small is in the bucket now.
+    let layers = server.cuesta(&["layers", "a/b"]);
+    assert!(layers.contains("bucket") && !layers.contains("ledger"), "{layers}");
     server.restart();
     let clone = work.path("clone");
     work.git(&["clone", "-q", &server.url("a/b"), clone.to_str().unwrap()]);
