@@ -63,7 +63,7 @@ async fn write(store: Arc<EmbeddedStore>, log: LogId) {
         );
         say(&format!("\nack {} {number}", log.0));
         number += 1;
-        if number % 50 == 0 {
+        if number.is_multiple_of(50) {
             let first = number - 10;
             store
                 .advance(

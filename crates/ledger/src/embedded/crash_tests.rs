@@ -162,7 +162,7 @@ async fn write_until_dark(store: Arc<EmbeddedStore>, log: LogId) -> Told {
             Ok(Appended::Taken) => panic!("entry {} of {log} was taken by nobody", told.end),
             Err(_) => return told,
         }
-        if told.end % 7 == 0 {
+        if told.end.is_multiple_of(7) {
             told.base_asked = told.end - 3;
             let base = Base {
                 first: told.base_asked,

@@ -1,7 +1,7 @@
 //! What the tests share: edits in short, and a log store that fails as networks do.
 
 // Every test file is its own crate and uses its own part of this.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use async_trait::async_trait;
 use bytes::Bytes;
