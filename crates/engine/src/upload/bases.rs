@@ -16,26 +16,36 @@ impl Contents<'_> {
     }
 
     /// Where in the pack the base of `delta` is: the entry its own layer chose, or a copy in an older layer.
-    ///
-    /// Chains within a layer have no cycle, and every step to another layer leads to an older one: no mix of copies from
-    /// several layers can make the client's deltas run in a circle. A copy in a newer layer does not count.
     pub(super) fn base(&self, delta: Position, stored: Base) -> Result<Option<Position>, EngineError> {
+        Ok(match self.find_base(delta, stored)? {
+            Found::Here(base) => Some(base),
+            Found::Newer | Found::Nowhere => None,
+        })
+    }
+
+    /// Chains within a layer have no cycle, and every step to another layer leads to an older one: no mix of copies from
+    /// several layers can make the client's deltas run in a circle.
+    fn find_base(&self, delta: Position, stored: Base) -> Result<Found, EngineError> {
         let base = match stored {
-            Base::None => return Ok(None),
+            Base::None => return Ok(Found::Nowhere),
             Base::Entry(entry) => {
                 let base = Position {
                     slot: delta.slot,
                     entry,
                 };
                 if self.holds(base) {
-                    return Ok(Some(base));
+                    return Ok(Found::Here(base));
                 }
                 base
             }
             Base::External(_) => stored_base(self.graph, delta, stored)?,
         };
         let copy = if self.holds(base) { Some(base) } else { self.copy(base)? };
-        Ok(copy.filter(|copy| copy.slot < delta.slot))
+        Ok(match copy {
+            Some(copy) if copy.slot < delta.slot => Found::Here(copy),
+            Some(_) => Found::Newer,
+            None => Found::Nowhere,
+        })
     }
 
     /// Another copy of the object at `base` that is in the pack.
@@ -54,6 +64,14 @@ impl Contents<'_> {
         }
         Ok(None)
     }
+}
+
+/// Whether and where a pack holds a delta's base.
+enum Found {
+    Here(Position),
+    /// In a newer layer only, where it may rest on the delta.
+    Newer,
+    Nowhere,
 }
 
 /// Where the view keeps the base of `delta`.
@@ -136,20 +154,23 @@ impl Bases<'_> {
                     continue;
                 }
                 let delta = Position { slot, entry };
-                if let Some(base) = self.contents.base(delta, stored)? {
-                    if !client.ofs_delta || base > delta {
+                match self.contents.find_base(delta, stored)? {
+                    Found::Here(base) if client.ofs_delta && base < delta => {}
+                    Found::Here(base) => {
                         self.named.insert(base, graph.slot(base.slot)?.index.entries.len());
                     }
-                    continue;
-                }
-                match self.commit_of_base(delta, stored)?.filter(|_| client.thin) {
-                    Some(commit) if client.send.common.contains(commit) => {
-                        self.thin.insert(delta, bits.limit());
-                    }
-                    Some(commit) if !client.common.is_empty() => undecided.push((delta, commit)),
-                    _ => {
+                    Found::Newer => {
                         self.rebuild.insert(delta, bits.limit());
                     }
+                    Found::Nowhere => match self.commit_of_base(delta, stored)?.filter(|_| client.thin) {
+                        Some(commit) if client.send.common.contains(commit) => {
+                            self.thin.insert(delta, bits.limit());
+                        }
+                        Some(commit) if !client.common.is_empty() => undecided.push((delta, commit)),
+                        _ => {
+                            self.rebuild.insert(delta, bits.limit());
+                        }
+                    },
                 }
             }
         }
