@@ -3,6 +3,8 @@
 
 mod support;
 
+use bytes::Bytes;
+use cuesta_engine::receive::{ReceiveRequest, RefCommand};
 use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want};
 use cuesta_engine::{Engine, Repository, View};
 use cuesta_format::{RefTarget, RefUpdate};
@@ -41,6 +43,26 @@ impl World {
             earlier.extend(layer.oids.iter().copied());
             push(&engine, &repository, layer, Vec::new()).await;
         }
+        Self {
+            history,
+            _engine: engine,
+            repository,
+            rng,
+        }
+    }
+
+    /// A history, and a repository without it.
+    async fn empty(seed: u64, commits: usize) -> Self {
+        println!("seed {seed}");
+        let mut rng = Rng(seed);
+        let format = if seed % 4 == 3 {
+            ObjectFormat::Sha256
+        } else {
+            ObjectFormat::Sha1
+        };
+        let history = History::random(format, commits, &mut rng);
+        let engine = engine().await;
+        let repository = repository(&engine, format).await;
         Self {
             history,
             _engine: engine,
@@ -263,6 +285,86 @@ async fn check_pack(world: &World, view: &View, oracle: &Git, request: &UploadRe
         expected
     );
     client.run(&["fsck", "--strict", "--no-dangling"], b"").unwrap();
+}
+
+/// Pushes the history as git packs it, some commits at a time, and the tags last.
+async fn receive(world: &World, oracle: &Git) {
+    let mut pushed: Vec<String> = Vec::new();
+    let mut tips: Vec<(String, ObjectId)> = world
+        .history
+        .commits
+        .iter()
+        .enumerate()
+        .map(|(at, commit)| (format!("refs/heads/c{at}"), commit.oid))
+        .collect();
+    tips.extend(
+        world
+            .history
+            .tags
+            .iter()
+            .enumerate()
+            .map(|(at, tag)| (format!("refs/tags/t{at}"), tag.oid)),
+    );
+    for part in tips.chunks(7) {
+        let wants: Vec<String> = part.iter().map(|(_, oid)| oid.to_string()).collect();
+        let input = format!(
+            "{}\n{}",
+            wants.join("\n"),
+            pushed.iter().map(|oid| format!("^{oid}\n")).collect::<String>()
+        );
+        let pack = oracle.run(
+            &[
+                "pack-objects",
+                "-q",
+                "--revs",
+                "--thin",
+                "--stdout",
+                "--delta-base-offset",
+            ],
+            input.as_bytes(),
+        );
+        let null = ObjectId::null(world.history.format);
+        let command = |(name, oid): &(String, ObjectId)| RefCommand {
+            name: name.clone().into_bytes(),
+            old: null,
+            new: *oid,
+        };
+        let request = ReceiveRequest::new(part.iter().map(command).collect(), "ann");
+        let pack = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(pack.unwrap()))]);
+        let report = world.repository.receive(request, Some(pack), |_| ()).await.unwrap();
+        assert_eq!(report.unpack, Ok(()));
+        assert!(report.refs.iter().all(Result::is_ok), "{report:?}");
+        pushed.extend(wants);
+    }
+}
+
+/// What was received is served: the engine's two halves together.
+#[tokio::test(flavor = "multi_thread")]
+async fn git_accepts_what_was_received() {
+    for seed in seeds(2000, 8) {
+        let mut world = World::empty(seed, 25).await;
+        let oracle = Git::new(world.history.format);
+        let tips = world
+            .history
+            .commits
+            .iter()
+            .map(|commit| commit.oid)
+            .chain(world.history.tags.iter().map(|tag| tag.oid));
+        let closure = world.history.closure(tips);
+        oracle.add(&world.history, &closure);
+        let refs: String = closure
+            .iter()
+            .map(|oid| format!("create refs/all/{oid} {oid}\n"))
+            .collect();
+        oracle.run(&["update-ref", "--stdin"], refs.as_bytes()).unwrap();
+        oracle.run(&["repack", "-adfq"], b"").unwrap();
+        receive(&world, &oracle).await;
+        let view = world.view().await;
+        for round in 0..5 {
+            let request = random_request(&mut world, &closure, round);
+            check_pack(&world, &view, &oracle, &request).await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
