@@ -7,7 +7,6 @@
 
 mod commit;
 mod config;
-mod config_file;
 mod dotname;
 mod finding;
 mod ident;

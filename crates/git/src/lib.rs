@@ -3,6 +3,7 @@
 //! Pure: no I/O, no async, no clock, and nothing of Cuesta. Behaviour is git's; where git's documentation is silent,
 //! it is what `git` does.
 
+pub mod config_file;
 pub mod delta;
 mod error;
 pub mod fsck;

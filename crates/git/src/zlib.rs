@@ -240,6 +240,46 @@ fn deflate_with_zlib_rs(state: &mut Compress, content: &[u8], output: &mut Vec<u
     }
 }
 
+/// Makes one zlib stream of content that comes in pieces, for what is too large to be held.
+pub struct StreamDeflater {
+    state: Compress,
+}
+
+impl StreamDeflater {
+    /// A deflater of a level from 0 (store) to 9 (best); higher levels mean 9.
+    pub fn new(level: u32) -> Self {
+        Self {
+            state: Compress::new(Compression::new(level.min(9)), true),
+        }
+    }
+
+    /// Takes the next piece; appends to `output` what is ready of the stream.
+    pub fn deflate(&mut self, mut piece: &[u8], output: &mut Vec<u8>) -> Result<(), ZlibError> {
+        while !piece.is_empty() {
+            let before = self.state.total_in();
+            output.reserve(piece.len() / 2 + 64);
+            self.state
+                .compress_vec(piece, output, FlushCompress::None)
+                .map_err(|_| ZlibError::Deflate)?;
+            let taken = usize::try_from(self.state.total_in() - before).unwrap_or(piece.len());
+            piece = piece.get(taken..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Appends the rest of the stream.
+    pub fn finish(mut self, output: &mut Vec<u8>) -> Result<(), ZlibError> {
+        loop {
+            output.reserve(1 << 10);
+            match self.state.compress_vec(&[], output, FlushCompress::Finish) {
+                Ok(Status::StreamEnd) => return Ok(()),
+                Ok(_) => {}
+                Err(_) => return Err(ZlibError::Deflate),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,6 +320,16 @@ mod tests {
                 done = step.done;
             }
             prop_assert_eq!((at, got), (stream.len(), content));
+        }
+
+        #[test]
+        fn deflating_in_any_pieces_gives_a_stream_of_the_same(content in compressible(), step in 1..500usize) {
+            let (mut deflater, mut stream) = (StreamDeflater::new(6), Vec::new());
+            for piece in content.chunks(step) {
+                deflater.deflate(piece, &mut stream).unwrap();
+            }
+            deflater.finish(&mut stream).unwrap();
+            prop_assert_eq!(inflate_exact(&stream, content.len()), Ok((content, stream.len())));
         }
 
         #[test]

@@ -1,7 +1,8 @@
 //! The rules for `.gitmodules`: nothing in it may lead a client astray (git's `submodule-config.c`).
 
 use super::finding::Report;
-use super::{MessageId, config_file, url};
+use super::{MessageId, url};
+use crate::config_file;
 
 /// Checks the submodules a `.gitmodules` names.
 pub(super) fn check(content: &[u8], report: &mut Report<'_>) {

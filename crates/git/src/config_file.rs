@@ -2,12 +2,13 @@
 //! files, whatever the sign of `char` makes of blobs on some machines.
 
 /// The file breaks the syntax; the variables before the break have been seen.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct SyntaxError;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad config syntax")]
+pub struct SyntaxError;
 
 /// Calls `each` with every variable in order: its full name (`section.subsection.key`, section and key in lower case)
 /// and its value, `None` for a key without `=`.
-pub(super) fn parse(content: &[u8], mut each: impl FnMut(&[u8], Option<&[u8]>)) -> Result<(), SyntaxError> {
+pub fn parse(content: &[u8], mut each: impl FnMut(&[u8], Option<&[u8]>)) -> Result<(), SyntaxError> {
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
     let mut source = Source {
         rest: content,
