@@ -91,6 +91,10 @@ impl Engine {
         &self.0.world.bucket
     }
 
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.0.world
+    }
+
     /// The repository of that name, opened if it is not open yet; `None` if there is none.
     pub async fn repository(&self, name: &RepositoryName) -> Result<Option<Arc<Repository>>, EngineError> {
         match self.0.directory.resolve(name.as_str()).await? {

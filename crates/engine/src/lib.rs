@@ -8,6 +8,7 @@ mod engine;
 mod error;
 mod flush;
 mod graph;
+pub mod import;
 mod layer;
 mod layer_builder;
 mod merge;

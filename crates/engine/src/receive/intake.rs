@@ -170,7 +170,12 @@ impl Settled {
         )
     }
 
-    /// Builds the layer of what was not reached, if there is any.
+    /// Whether the object came in.
+    pub(crate) fn contains(&self, oid: &ObjectId) -> bool {
+        self.index.find(&self.parsed.entries, oid).is_some()
+    }
+
+    /// Builds the layer of what was not reached and is not stored yet, if there is any.
     pub(crate) fn build_unreachable(
         &self,
         known: &dyn Known,
@@ -188,8 +193,24 @@ impl Settled {
         entries.extend(reached.tags.iter().map(|tag| tag.entry));
         entries.extend(&reached.cut.trees);
         entries.extend(&reached.cut.blobs);
+        self.extend_with_known(known, &mut entries)?;
         let material = self.material(known);
         build::build_unreachable(&material, &entries, &self.parsed.inspector.tags, chunk_len, chunks)
+    }
+
+    /// Adds the entries whose object the repository has.
+    fn extend_with_known(&self, known: &dyn Known, entries: &mut Vec<u32>) -> Result<(), IntakeError> {
+        if known.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<u32> = (0..self.parsed.entries.len()).collect();
+        for batch in all.chunks(COMPARE_BATCH) {
+            let oids: Vec<ObjectId> = batch.iter().map(|entry| self.parsed.entries.oid(*entry)).collect();
+            let described = known.describe(&oids)?;
+            let stored = batch.iter().zip(described).filter(|(_, described)| described.is_some());
+            entries.extend(stored.map(|(entry, _)| *entry));
+        }
+        Ok(())
     }
 
     fn material<'a>(&'a self, known: &'a dyn Known) -> Material<'a> {

@@ -15,12 +15,18 @@ pub(crate) struct Lean {
     view: View,
     /// `None`: never wait, for we are on the reactor. What is not in memory fails with [`IntakeError::WouldWait`].
     workers: Option<Workers>,
+    /// Whether objects of `unreachable` layers count, too.
+    everything: bool,
 }
 
 impl Lean {
     /// For the reactor: small pushes whose neighbours are in memory need no thread.
     pub(crate) fn without_waiting(view: View) -> Self {
-        Self { view, workers: None }
+        Self {
+            view,
+            workers: None,
+            everything: false,
+        }
     }
 
     /// For a worker thread.
@@ -28,6 +34,15 @@ impl Lean {
         Self {
             view,
             workers: Some(workers),
+            everything: false,
+        }
+    }
+
+    /// The same with the objects of `unreachable` layers: what is stored at all.
+    pub(crate) fn everything(self) -> Self {
+        Self {
+            everything: true,
+            ..self
         }
     }
 
@@ -39,10 +54,14 @@ impl Lean {
         answer.map_err(IntakeError::known)
     }
 
-    /// Where an object lies whose closure is complete.
+    /// Where an object lies that counts: mostly, whose closure is complete.
     async fn find(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
         let found = self.view.find(oid).await?;
-        Ok(found.filter(|location| !location.layer.meta().unreachable))
+        let counts = |location: &Location| self.everything || !location.layer.meta().unreachable;
+        match found {
+            Some(location) if !counts(&location) => Ok(self.view.copies(oid).await?.into_iter().find(counts)),
+            found => Ok(found),
+        }
     }
 }
 

@@ -35,7 +35,13 @@ pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
 pub use session::Receiver;
 
 pub(crate) use entries::spread;
+pub(crate) use intake::{Intake, Settled};
+pub(crate) use known::{Known, Nothing};
+pub(crate) use lean::Lean;
+pub(crate) use options::IntakeOptions;
+pub(crate) use policy::Policy;
 pub(crate) use store::{Place, discard};
+pub(crate) use tips::{Reached, Tip};
 
 #[cfg(test)]
 mod tests;
