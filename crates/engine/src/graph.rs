@@ -42,6 +42,9 @@ pub struct Graph {
     slots: Vec<Slot>,
     /// Slots of layers in the bucket, most segments first: the order in which a copy is canonical.
     ranked: Vec<u32>,
+    /// Slots of layers in the bucket that vouch for nothing: looked into last, or their copy of a commit, which has no
+    /// segment, would hide one that has.
+    unreachable: Vec<u32>,
     slot_of: HashMap<LayerId, u32>,
 }
 
@@ -62,11 +65,13 @@ impl Graph {
         let slots = futures::future::try_join_all(layers.into_iter().map(Slot::load)).await?;
         let number =
             |slot: usize| u32::try_from(slot).map_err(|_| EngineError::limit("layers in a view", u64::from(u32::MAX)));
-        let mut ranked = Vec::new();
+        let (mut ranked, mut unreachable) = (Vec::new(), Vec::new());
         let mut slot_of = HashMap::with_capacity(slots.len());
         for (at, slot) in slots.iter().enumerate() {
             slot_of.insert(slot.layer.id(), number(at)?);
-            if !slot.layer.is_inline() {
+            if slot.layer.meta().unreachable && !slot.layer.is_inline() {
+                unreachable.push(number(at)?);
+            } else if !slot.layer.is_inline() {
                 ranked.push(number(at)?);
             }
         }
@@ -78,6 +83,7 @@ impl Graph {
             state,
             slots,
             ranked,
+            unreachable,
             slot_of,
         })
     }
@@ -101,7 +107,8 @@ impl Graph {
 
     /// Where `oid` is: in the largest layer that holds it.
     pub fn locate(&self, oid: &ObjectId) -> Option<Position> {
-        self.locate_in(&self.ranked, oid).or_else(|| self.locate_inline(oid))
+        let reachable = self.locate_in(&self.ranked, oid).or_else(|| self.locate_inline(oid));
+        reachable.or_else(|| self.locate_in(&self.unreachable, oid))
     }
 
     fn locate_in(&self, slots: &[u32], oid: &ObjectId) -> Option<Position> {

@@ -6,7 +6,7 @@ mod support;
 use bytes::Bytes;
 use cuesta_engine::receive::{ReceiveRequest, RefCommand};
 use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want};
-use cuesta_engine::{Engine, Repository, View};
+use cuesta_engine::{Engine, EngineError, Repository, View};
 use cuesta_format::{RefTarget, RefUpdate};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, RefName};
 use futures::TryStreamExt;
@@ -609,5 +609,39 @@ async fn an_object_the_client_has_is_no_named_base_that_hangs() {
             &["index-pack", "--stdin", "--strict", "--fix-thin"],
             &pack_of(&view, &request).await,
         )
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreachable_copy_hides_no_commit() {
+    let mut rng = Rng(31);
+    let history = History::random(ObjectFormat::Sha1, 12, &mut rng);
+    let engine = engine().await;
+    let repository = repository(&engine, ObjectFormat::Sha1).await;
+    let unreachable = Spec {
+        commits: (0..12).collect(),
+        unreachable: true,
+        ..Spec::default()
+    };
+    let layer = build(&history, &unreachable, &BTreeSet::new(), &mut rng);
+    push(&engine, &repository, layer, Vec::new()).await;
+    let tip = history.commits[11].oid;
+    let request = UploadRequest {
+        wants: vec![tip],
+        ..UploadRequest::default()
+    };
+    let view = repository.view().await.unwrap();
+    assert!(view.contains(&tip).await.unwrap());
+    assert!(matches!(plan(&view, &request).await, Err(EngineError::NotOurRef(oid)) if oid == tip));
+    let spec = Spec {
+        commits: (0..12).collect(),
+        ..Spec::default()
+    };
+    let layer = build(&history, &spec, &BTreeSet::new(), &mut rng);
+    push(&engine, &repository, layer, Vec::new()).await;
+    let view = repository.view().await.unwrap();
+    let client = Git::new(history.format);
+    client
+        .run(&["index-pack", "--stdin", "--strict"], &pack_of(&view, &request).await)
         .unwrap();
 }

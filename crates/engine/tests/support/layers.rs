@@ -22,6 +22,8 @@ pub struct Spec {
     pub tags: Vec<usize>,
     /// Trees and blobs that refs or tags name.
     pub roots: Vec<ObjectId>,
+    /// Keeps the objects and vouches for nothing: no segments, and in the bucket.
+    pub unreachable: bool,
     /// Leaves nothing to chance.
     pub exact: Option<Exact>,
 }
@@ -115,6 +117,10 @@ pub fn build(history: &History, spec: &Spec, earlier: &BTreeSet<ObjectId>, rng: 
         Some(entry) => Link::Local(*entry),
         None => Link::External(cue.external(oid).unwrap()),
     };
+    if spec.unreachable {
+        cue.unreachable();
+        return finish(history, spec, entries, cue, oids, rng);
+    }
     for (number, set) in spec.commits.iter().zip(&segments) {
         let commit = &history.commits[*number];
         let parents: Vec<Link> = commit
@@ -162,16 +168,16 @@ fn finish(
         pack_bytes: pack.len() as u64,
         cue_bytes: cue.len() as u64,
         objects: oids.len() as u32,
-        segments: spec.commits.len() as u32,
+        segments: if spec.unreachable { 0 } else { spec.commits.len() as u32 },
         level: 0,
         self_contained: CueHeader::parse(&cue).unwrap().self_contained,
-        unreachable: false,
+        unreachable: spec.unreachable,
     };
     Built {
         pack: pack.into(),
         cue: cue.into(),
         meta,
-        inline: spec.exact.is_some() || rng.one_in(2),
+        inline: !spec.unreachable && (spec.exact.is_some() || rng.one_in(2)),
         oids,
     }
 }
