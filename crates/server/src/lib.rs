@@ -8,6 +8,7 @@ pub mod commands;
 pub mod config;
 pub mod http;
 pub mod logs;
+pub mod metered_log;
 pub mod metrics;
 pub mod node;
 pub mod service;

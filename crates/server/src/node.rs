@@ -3,10 +3,11 @@
 use crate::answer_cache::AnswerCache;
 use crate::background::Unflushed;
 use crate::config::Settings;
+use crate::metered_log::LogCounters;
 use crate::metrics::{Metrics, Page, resident_bytes};
 use crate::storage::{self, Lent};
 use cuesta_engine::Engine;
-use cuesta_store::{Clock, Entropy, Operation, Tally, Workers};
+use cuesta_store::{BlockCache, Clock, Entropy, Operation, Tally, Workers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
@@ -39,6 +40,8 @@ pub struct Node {
     pub answers: AnswerCache,
     /// Repositories whose small pushes are still in the ledger.
     pub unflushed: Unflushed,
+    cache: BlockCache,
+    log_counters: Arc<LogCounters>,
     draining: AtomicBool,
     _lent: Option<Lent>,
 }
@@ -61,6 +64,8 @@ impl Node {
             answers: AnswerCache::new(settings.refs_cache_bytes_max.0),
             unflushed: Unflushed::default(),
             draining: AtomicBool::new(false),
+            cache: storage.cache,
+            log_counters: storage.log_counters,
             _lent: storage.lent,
             settings,
         })
@@ -85,6 +90,8 @@ impl Node {
         let mut page = Page::default();
         self.metrics.render(&mut page);
         self.render_bucket(&mut page);
+        self.render_ledger(&mut page);
+        self.render_cache(&mut page);
         let (hits, misses) = self.answers.hits_and_misses();
         page.value(
             "cuesta_refs_cache_hits_total",
@@ -108,6 +115,59 @@ impl Node {
             page.value("process_resident_memory_bytes", "gauge", "resident memory", bytes);
         }
         page.finish()
+    }
+
+    fn render_ledger(&self, page: &mut Page) {
+        let tally = self.log_counters.tally();
+        let families = [
+            (
+                "cuesta_ledger_appends_total",
+                "entries appended; each is a group of pushes",
+                tally.appends,
+            ),
+            (
+                "cuesta_ledger_append_bytes_total",
+                "bytes of entries appended",
+                tally.appended_bytes,
+            ),
+            (
+                "cuesta_ledger_append_failures_total",
+                "appends overtaken or failed",
+                tally.append_failures,
+            ),
+            (
+                "cuesta_ledger_end_requests_total",
+                "times the end of a log was asked for",
+                tally.ends,
+            ),
+        ];
+        for (name, help, value) in families {
+            page.value(name, "counter", help, value);
+        }
+    }
+
+    fn render_cache(&self, page: &mut Page) {
+        let counters = self.cache.counters();
+        page.family(
+            "cuesta_cache_reads_total",
+            "counter",
+            "reads of blocks of the bucket, by where they were found",
+        );
+        let sources = [
+            ("memory", counters.memory_hits),
+            ("disk", counters.disk_hits),
+            ("shared", counters.shared),
+            ("bucket", counters.misses),
+        ];
+        for (source, count) in sources {
+            page.sample(&[("source", source)], count);
+        }
+        page.value(
+            "cuesta_cache_corrupt_blocks_total",
+            "counter",
+            "blocks on disk that were damaged",
+            counters.corrupt,
+        );
     }
 
     fn render_bucket(&self, page: &mut Page) {

@@ -1,12 +1,14 @@
 //! Opens what the settings name: the bucket, the ledger, and the engine over both.
 
 use crate::config::Settings;
+use crate::metered_log::{LogCounters, MeteredLog};
 use anyhow::{Context, bail};
 use cuesta_engine::receive::ReceiveOptions;
 use cuesta_engine::{Engine, EngineOptions, EngineParts};
 use cuesta_ledger::remote::{self, RemoteStore, ServerOptions};
 use cuesta_ledger::{EmbeddedOptions, EmbeddedStore, LedgerError, LogStore};
 use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,8 @@ use tokio::task::JoinHandle;
 const LEDGER_DIRECTORY: &str = "ledger";
 const LEDGER_FILE: &str = "ledger.redb";
 const LEDGER_SOCKET: &str = "socket";
+/// What fits the operating system's 108 bytes with a suffix.
+const SOCKET_PATH_LEN_MAX: usize = 90;
 /// How long a command waits for a server that is starting or ending: so many times so long.
 const BORROW_ATTEMPTS_MAX: u32 = 50;
 const BORROW_PAUSE: Duration = Duration::from_millis(100);
@@ -41,6 +45,10 @@ pub struct Opened {
     pub entropy: Entropy,
     /// The runtime's blocking threads.
     pub workers: Workers,
+    /// Blocks of the bucket.
+    pub cache: BlockCache,
+    /// What has been asked of the ledger.
+    pub log_counters: Arc<LogCounters>,
     /// The ledger at the socket, while this server owns it.
     pub lent: Option<Lent>,
 }
@@ -65,9 +73,11 @@ pub async fn open(settings: &Settings, role: Role) -> anyhow::Result<Opened> {
         check_bucket(&bucket, &entropy).await?;
     }
     let ledger = open_ledger(settings, role, &workers).await?;
+    let cache = open_cache(settings, bucket, role)?;
+    let log_counters = Arc::new(LogCounters::default());
     let parts = EngineParts {
-        cache: open_cache(settings, bucket, role)?,
-        log_store: ledger.store,
+        cache: cache.clone(),
+        log_store: Arc::new(MeteredLog::new(ledger.store, log_counters.clone())),
         clock: clock.clone(),
         entropy: entropy.clone(),
         workers: workers.clone(),
@@ -79,6 +89,8 @@ pub async fn open(settings: &Settings, role: Role) -> anyhow::Result<Opened> {
         clock,
         entropy,
         workers,
+        cache,
+        log_counters,
         lent: ledger.lent,
     })
 }
@@ -149,7 +161,7 @@ impl Drop for Lent {
 async fn open_ledger(settings: &Settings, role: Role, workers: &Workers) -> anyhow::Result<Ledger> {
     let directory = settings.data.join(LEDGER_DIRECTORY);
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make '{}'", directory.display()))?;
-    let socket = directory.join(LEDGER_SOCKET);
+    let socket = Socket::of(&directory)?;
     match role {
         Role::Server => own(&directory, workers).await.map(|store| Ledger {
             lent: Some(lend(socket, store.clone())),
@@ -186,19 +198,47 @@ async fn open_embedded(directory: &Path, workers: &Workers) -> Result<Arc<dyn Lo
     Ok(Arc::new(opened))
 }
 
-fn lend(socket: PathBuf, store: Arc<dyn LogStore>) -> Lent {
+fn lend(socket: Socket, store: Arc<dyn LogStore>) -> Lent {
     Lent(tokio::spawn(async move {
-        if let Err(error) = remote::serve(&socket, store, ServerOptions::default()).await {
+        if let Err(error) = remote::serve(socket.path(), store, ServerOptions::default()).await {
             tracing::warn!(error = ?error.to_string(), "commands cannot reach this server's ledger");
         }
     }))
 }
 
+/// The socket's path, short enough for the operating system.
+struct Socket {
+    path: PathBuf,
+    /// Keeps the short path true.
+    _directory: Option<std::fs::File>,
+}
+
+impl Socket {
+    /// A method, so that whoever uses the path holds the directory too.
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn of(directory: &Path) -> anyhow::Result<Self> {
+        let path = directory.join(LEDGER_SOCKET);
+        if path.as_os_str().len() <= SOCKET_PATH_LEN_MAX {
+            return Ok(Self { path, _directory: None });
+        }
+        let opened =
+            std::fs::File::open(directory).with_context(|| format!("cannot open '{}'", directory.display()))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())).join(LEDGER_SOCKET);
+        Ok(Self {
+            path,
+            _directory: Some(opened),
+        })
+    }
+}
+
 /// The running server's store, or else the file itself. A server that is about to start or to end has neither for a moment.
-async fn borrow_or_own(directory: &Path, socket: &Path, workers: &Workers) -> anyhow::Result<Arc<dyn LogStore>> {
+async fn borrow_or_own(directory: &Path, socket: &Socket, workers: &Workers) -> anyhow::Result<Arc<dyn LogStore>> {
     let mut attempts_left = BORROW_ATTEMPTS_MAX;
     loop {
-        if let Ok(store) = RemoteStore::connect(socket).await {
+        if let Ok(store) = RemoteStore::connect(socket.path()).await {
             return Ok(Arc::new(store));
         }
         match open_embedded(directory, workers).await {

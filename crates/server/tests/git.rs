@@ -249,3 +249,18 @@ fn commands_see_what_the_server_serves() {
             .success()
     );
 }
+
+#[test]
+fn commands_reach_a_server_with_a_long_path() {
+    let server = Server::start_far_down();
+    server.cuesta(&["repo", "create", "a/b"]);
+    assert_eq!(server.cuesta(&["repo", "list"]), "a/b\n");
+}
+
+#[test]
+fn one_server_owns_a_data_directory() {
+    let server = Server::start();
+    let second = server.try_cuesta(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(!second.status.success());
+    assert!(String::from_utf8_lossy(&second.stderr).contains("is in use"));
+}

@@ -35,6 +35,20 @@ impl Server {
         }
     }
 
+    /// Starts a server whose data directory has a long name.
+    pub fn start_far_down() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("deep".repeat(30)).join("data");
+        std::fs::create_dir_all(data.parent().unwrap()).unwrap();
+        let (child, address) = launch(&data, &[]);
+        Self {
+            child,
+            address,
+            data,
+            _directory: Some(directory),
+        }
+    }
+
     /// The URL of a repository.
     pub fn url(&self, name: &str) -> String {
         format!("http://{}/{name}", self.address)
