@@ -47,9 +47,12 @@ impl Lean {
     }
 
     fn wait<T>(&self, future: impl Future<Output = Result<T, EngineError>>) -> Result<T, IntakeError> {
-        let answer = match &self.workers {
-            Some(workers) => workers.wait(future),
-            None => future.now_or_never().ok_or(IntakeError::WouldWait)?,
+        let mut future = std::pin::pin!(future);
+        // Most answers are in memory: a look is cheaper than a wait.
+        let answer = match (future.as_mut().now_or_never(), &self.workers) {
+            (Some(answer), _) => answer,
+            (None, Some(workers)) => workers.wait(future),
+            (None, None) => return Err(IntakeError::WouldWait),
         };
         answer.map_err(IntakeError::known)
     }

@@ -19,17 +19,14 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// Parses a tree. Malformed ones, which only a lenient fsck lets through, are `None`.
-    fn parse(format: ObjectFormat, bytes: Bytes) -> Option<Self> {
+    pub(crate) fn parse(format: ObjectFormat, bytes: Bytes) -> Option<Self> {
         let mut starts = Vec::with_capacity(bytes.len() / (format.width() + 16) + 2);
-        let mut iter = TreeIter::new(format, &bytes);
-        loop {
-            starts.push(u32::try_from(bytes.len() - iter.rest().len()).ok()?);
-            match iter.next() {
-                Some(Ok(_)) => {}
-                Some(Err(_)) => return None,
-                None => break,
-            }
+        let mut at = 0;
+        while at < bytes.len() {
+            starts.push(u32::try_from(at).ok()?);
+            at += entry_len(format, bytes.get(at..)?)?;
         }
+        starts.push(u32::try_from(bytes.len()).ok()?);
         Some(Self { format, bytes, starts })
     }
 
@@ -71,6 +68,21 @@ impl Tree {
     pub(crate) fn start(&self, index: usize) -> usize {
         self.starts.get(index).map_or(self.bytes.len(), |start| *start as usize)
     }
+}
+
+/// The length of the entry at the start of `bytes`. Names are not looked at: most entries are only stepped over.
+fn entry_len(format: ObjectFormat, bytes: &[u8]) -> Option<usize> {
+    const MODE_LEN_MAX: usize = 7;
+    let space = bytes
+        .iter()
+        .take(MODE_LEN_MAX + 1)
+        .position(|byte| *byte == b' ')
+        .filter(|space| *space > 0)?;
+    let is_octal = bytes.iter().take(space).all(|byte| matches!(byte, b'0'..=b'7'));
+    let name = bytes.get(space + 1..)?;
+    let name_len = memchr::memchr(0, name).filter(|len| *len > 0 && is_octal)?;
+    let len = space + 1 + name_len + 1 + format.width();
+    (len <= bytes.len()).then_some(len)
 }
 
 #[derive(Clone)]

@@ -1,5 +1,6 @@
 //! The push side against stock git.
 
+mod differ;
 mod flushes;
 mod history;
 mod layers;
