@@ -55,7 +55,7 @@ impl Repository {
     }
 
     /// Merges layers into one in the bucket.
-    async fn merged(&self, view: &View, inputs: Vec<Input>) -> Result<Option<AddedLayer>, EngineError> {
+    pub(crate) async fn merged(&self, view: &View, inputs: Vec<Input>) -> Result<Option<AddedLayer>, EngineError> {
         let place = Place::in_bucket(view, self.id());
         let (workers, view) = (view.world().workers.clone(), view.clone());
         let inner = workers.clone();

@@ -4,6 +4,7 @@
 //! Everything that reads works on a view. Nothing here knows the wire.
 
 mod bits;
+mod compact;
 mod engine;
 mod error;
 mod flush;
@@ -23,6 +24,7 @@ mod view;
 mod world;
 
 pub use bits::Bits;
+pub use compact::{Job, Maintained, propose};
 pub use engine::{Engine, EngineParts};
 pub use error::{EngineError, ErrorKind};
 pub use flush::{Flushed, checkpoint_is_due};
