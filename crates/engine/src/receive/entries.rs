@@ -96,6 +96,13 @@ impl Entries {
         self.oids.resize(self.oids.len() + self.format.width(), 0);
     }
 
+    /// Gives back room kept for more entries.
+    pub(crate) fn shrink(&mut self) {
+        self.rows.shrink_to_fit();
+        self.oids.shrink_to_fit();
+        self.named_bases.shrink_to_fit();
+    }
+
     /// Says where the last entry ends.
     pub(crate) fn end_at(&mut self, end: u64) {
         self.end = end;

@@ -41,7 +41,7 @@ impl Default for ReceiveOptions {
             held_object_bytes_max: 512 << 20,
             spool_memory_bytes_max: 16 << 20,
             spool_directory: std::env::temp_dir(),
-            base_bytes_max: 96 << 20,
+            base_bytes_max: 64 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

@@ -150,6 +150,7 @@ impl PackParser {
     /// Ends the push; the last pack has been ended by [`PackParser::finish_pack`].
     pub(crate) fn into_parsed(mut self) -> Result<Parsed, IntakeError> {
         self.spool.seal()?;
+        self.entries.shrink();
         Ok(Parsed {
             spool: self.spool,
             entries: self.entries,
