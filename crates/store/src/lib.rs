@@ -9,6 +9,7 @@ mod error;
 mod local;
 mod options;
 mod probe;
+mod turns;
 mod upload;
 mod world;
 

@@ -1,5 +1,6 @@
 //! Clock, randomness and worker threads as values. A component is given them when it is made.
 
+use crate::turns;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
@@ -90,8 +91,10 @@ fn split_mix(state: &mut u64) -> u64 {
 pub enum Workers {
     /// On the runtime's pool of blocking threads.
     Pool(tokio::runtime::Handle),
-    /// At once, on the calling thread: a simulation's choice. What such work awaits must not need the reactor.
+    /// At once, on the calling thread: a simple test's choice. What such work awaits must not need the reactor.
     Inline,
+    /// On threads that take turns with the reactor, so that the order of events is always the same: a simulation's choice.
+    Turns(tokio::runtime::Handle),
 }
 
 impl Workers {
@@ -103,6 +106,7 @@ impl Workers {
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
             Self::Inline => work(),
+            Self::Turns(handle) => turns::run(handle, work).await,
         }
     }
 
@@ -111,6 +115,7 @@ impl Workers {
         match self {
             Self::Pool(handle) => handle.block_on(future),
             Self::Inline => futures::executor::block_on(future),
+            Self::Turns(_) => turns::wait(future),
         }
     }
 }
@@ -130,10 +135,63 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pool_and_inline_give_the_same() {
-        for workers in [Workers::Pool(tokio::runtime::Handle::current()), Workers::Inline] {
+    async fn all_kinds_give_the_same() {
+        let handle = tokio::runtime::Handle::current;
+        for workers in [Workers::Pool(handle()), Workers::Inline, Workers::Turns(handle())] {
             let inner = workers.clone();
             assert_eq!(workers.run(move || inner.wait(async { 42 })).await, 42);
         }
+    }
+
+    /// Pieces of work that wait for one another, for time and for tasks, in an order that never changes.
+    fn events_of_turns() -> Vec<(u64, u64)> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let workers = Workers::Turns(runtime.handle().clone());
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let work = |number: u64| {
+            let (workers, events) = (workers.clone(), Arc::clone(&events));
+            let inner = workers.clone();
+            async move {
+                let work = move || {
+                    for step in 0..3 {
+                        inner.wait(async {
+                            let nap = tokio::spawn(tokio::time::sleep(Duration::from_millis(1 + (number + step) % 3)));
+                            nap.await.unwrap();
+                        });
+                        events.lock().push((number, step));
+                    }
+                };
+                workers.run(work).await;
+            }
+        };
+        runtime.block_on(futures::future::join_all((0..4).map(work)));
+        // One that is dropped goes on; one that the runtime leaves behind ends.
+        let left = Workers::Turns(runtime.handle().clone());
+        let waiting = left.clone();
+        runtime.block_on(async {
+            let never = left.run(move || waiting.wait(std::future::pending::<()>()));
+            assert!(tokio::time::timeout(Duration::from_millis(1), never).await.is_err());
+        });
+        drop(runtime);
+        Arc::try_unwrap(events).unwrap().into_inner()
+    }
+
+    #[test]
+    fn turns_repeat_themselves() {
+        let events = events_of_turns();
+        assert_eq!(events.len(), 12);
+        assert_eq!(events, events_of_turns());
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "as expected")]
+    async fn a_panic_in_a_turn_travels_on() {
+        Workers::Turns(tokio::runtime::Handle::current())
+            .run(|| panic!("as expected"))
+            .await
     }
 }
