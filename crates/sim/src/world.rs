@@ -1,0 +1,322 @@
+//! The random simulation: one seed makes a world, lets clients, faults and restarts loose in it, and judges.
+
+use crate::chaos::{Chaos, Rates};
+use crate::forge::Forge;
+use crate::node::{Node, Shared, expect_outage};
+use crate::oracle::{self, Refs};
+use crate::pusher::{Pusher, Reader};
+use crate::registers::{Action, Histories, Operation};
+use cuesta_engine::View;
+use cuesta_format::{Entry, LogId};
+use cuesta_git::ObjectId;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// What one run was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Every call and event, in order.
+    pub trace: Vec<String>,
+    /// Operations on refs that were checked.
+    pub operations: usize,
+    /// Entries of the repository's log.
+    pub entries: usize,
+    /// Restarts of nodes.
+    pub restarts: u64,
+}
+
+impl Outcome {
+    /// A digest of the trace.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        self.trace.iter().for_each(|line| hasher.write(line.as_bytes()));
+        hasher.finish()
+    }
+}
+
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// Says how to repeat a run that panics.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "failed with seed {0}; again: CUESTA_SIM_SEED={0} cargo test -p cuesta-sim --test seeds",
+                self.0
+            );
+        }
+    }
+}
+
+/// Everything of one run.
+pub(crate) struct World {
+    pub(crate) shared: Shared,
+    pub(crate) forge: Mutex<Forge>,
+    nodes: Mutex<Vec<Option<Node>>>,
+    log: LogId,
+    pushers: usize,
+    histories: Mutex<Histories<ObjectId>>,
+    absent: Mutex<BTreeSet<ObjectId>>,
+    time: AtomicU64,
+    restarts: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Runs the world of a seed to its end; panics if anything does not hold.
+pub fn run(seed: u64) -> Outcome {
+    let _told = Told(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(simulate(seed))
+}
+
+async fn simulate(seed: u64) -> Outcome {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let world = World::new(seed, &mut random).await;
+    let mut clients = JoinSet::new();
+    let steps = random.u32(8..20);
+    for number in 0..world.pushers {
+        let pusher = Pusher {
+            world: Arc::clone(&world),
+            random: random.fork(),
+            number,
+            seen: Refs::new(),
+            again: None,
+        };
+        clients.spawn(pusher.run(steps));
+    }
+    for _ in 0..2 {
+        let reader = Reader {
+            world: Arc::clone(&world),
+            random: random.fork(),
+            has: Vec::new(),
+        };
+        clients.spawn(reader.run(steps));
+    }
+    let mut services = JoinSet::new();
+    services.spawn(Arc::clone(&world).restart_nodes(random.fork()));
+    services.spawn(Arc::clone(&world).fold_logs(random.fork()));
+    join(clients).await;
+    world.over.store(true, Ordering::SeqCst);
+    join(services).await;
+    world.judge().await
+}
+
+async fn join(mut tasks: JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+impl World {
+    async fn new(seed: u64, random: &mut fastrand::Rng) -> Arc<Self> {
+        let rates = Rates {
+            before: random.u32(0..30),
+            after: random.u32(0..30),
+            late: random.u32(0..20),
+            delay_ms_max: random.u64(0..10),
+        };
+        let chaos = Chaos::new(seed, rates);
+        let mut shared = Shared::new(seed, chaos);
+        shared.inline_bytes_max = [0, 1_500, 1 << 20][random.usize(..3)];
+        shared.part_bytes = [1 << 10, 1 << 20][random.usize(..2)];
+        shared.cache_bytes = [0, 8 << 10, 1 << 20][random.usize(..3)];
+        let mut nodes = Vec::new();
+        for number in 0..random.u32(1..4) {
+            nodes.push(Some(Node::start_somehow(&shared, number).await));
+        }
+        let log = nodes.iter().flatten().next().expect("a node").repository.id();
+        Arc::new(Self {
+            shared,
+            forge: Mutex::default(),
+            nodes: Mutex::new(nodes),
+            log,
+            pushers: random.usize(2..5),
+            histories: Mutex::default(),
+            absent: Mutex::default(),
+            time: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    /// The next instant.
+    pub(crate) fn tick(&self) -> u64 {
+        self.time.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Lets others run.
+    pub(crate) async fn nap(&self, random: &mut fastrand::Rng) {
+        match random.u8(0..4) {
+            0 => tokio::task::yield_now().await,
+            1 => tokio::time::sleep(Duration::from_millis(random.u64(1..200))).await,
+            _ => tokio::time::sleep(Duration::from_millis(random.u64(1..20))).await,
+        }
+    }
+
+    /// A node that is up, if the one drawn is.
+    pub(crate) fn some_node(&self, random: &mut fastrand::Rng) -> Option<Node> {
+        let nodes = self.nodes.lock();
+        nodes[random.usize(..nodes.len())].clone()
+    }
+
+    /// The refs that a pusher changes: some its own, some everybody's, some that exclude one another.
+    pub(crate) fn names_of(&self, pusher: usize) -> Vec<String> {
+        let mut names: Vec<String> = ["main", "shared", "dir", "dir/below"]
+            .iter()
+            .map(|name| format!("refs/heads/{name}"))
+            .collect();
+        names.push(format!("refs/heads/p{pusher}a"));
+        names.push(format!("refs/heads/p{pusher}b"));
+        names.push(format!("refs/tags/t{pusher}"));
+        names
+    }
+
+    /// Notes what a client was told of a ref.
+    pub(crate) fn saw(&self, name: &str, called: u64, answered: u64, action: Action<ObjectId>) {
+        self.shared.chaos.note(format!("{called} {answered} {name} {action:?}"));
+        let operation = Operation {
+            called,
+            answered,
+            action,
+        };
+        self.histories.lock().add(name, operation);
+    }
+
+    /// Reads all refs through a node, and notes them.
+    pub(crate) async fn read_refs(&self, node: &Node) -> Option<(Refs, View)> {
+        let called = self.tick();
+        let view = match node.repository.view().await {
+            Ok(view) => view,
+            Err(error) => {
+                expect_outage(&error);
+                return None;
+            }
+        };
+        let answered = self.tick();
+        let refs = oracle::refs_of(&view);
+        let names: BTreeSet<String> = (0..self.pushers).flat_map(|pusher| self.names_of(pusher)).collect();
+        for name in names {
+            self.saw(&name, called, answered, Action::Read(refs.get(&name).copied()));
+        }
+        Some((refs, view))
+    }
+
+    /// The names of those commands that an edit of the entry has, just as they are.
+    pub(crate) fn updates_of_entry(
+        &self,
+        number: Option<u64>,
+        commands: &[(String, Option<ObjectId>, Option<ObjectId>)],
+    ) -> BTreeSet<String> {
+        let entries = self.shared.logs.entries(self.log);
+        let entry = number.and_then(|number| entries.get(usize::try_from(number).ok()?));
+        let edits = entry.map_or_else(Vec::new, |bytes| Entry::decode(bytes).expect("an entry").edits);
+        let has = |name: &str, old: &Option<ObjectId>, new: &Option<ObjectId>| {
+            edits.iter().flat_map(|edit| &edit.refs).any(|update| {
+                let updated = update.new.map(|target| target.oid);
+                update.name.as_bytes() == name.as_bytes() && update.old == *old && updated == *new
+            })
+        };
+        let done = commands.iter().filter(|(name, old, new)| has(name, old, new));
+        done.map(|(name, ..)| name.clone()).collect()
+    }
+
+    /// Nothing of these commits may ever be seen.
+    pub(crate) fn must_be_absent(&self, commits: &[ObjectId]) {
+        self.absent.lock().extend(commits);
+    }
+
+    /// Ends nodes and starts them again; a cold observer looks at each end.
+    async fn restart_nodes(self: Arc<Self>, mut random: fastrand::Rng) {
+        let count = self.nodes.lock().len();
+        while !self.over.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(random.u64(50..800))).await;
+            let at = random.usize(..count);
+            let ended = self.nodes.lock()[at].take();
+            ended.inspect(|node| node.link.cut());
+            self.shared.chaos.note(format!("node {at} ends"));
+            self.restarts.fetch_add(1, Ordering::SeqCst);
+            self.look(&Node::observer(&self.shared).await).await;
+            tokio::time::sleep(Duration::from_millis(random.u64(0..200))).await;
+            let node = Node::start_somehow(&self.shared, u32::try_from(at).unwrap_or(0)).await;
+            self.shared.chaos.note(format!("node {at} is back"));
+            self.nodes.lock()[at] = Some(node);
+        }
+    }
+
+    /// Writes checkpoints and deletes what they cover.
+    async fn fold_logs(self: Arc<Self>, mut random: fastrand::Rng) {
+        while !self.over.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(random.u64(50..1500))).await;
+            let Some(node) = self.some_node(&mut random) else {
+                continue;
+            };
+            let keep = random.u64(0..4);
+            match crate::background::fold(&self.shared, &node, keep).await {
+                Ok(()) => self.shared.chaos.note("folded"),
+                Err(error) => expect_outage(&error),
+            }
+        }
+    }
+
+    /// Everything that a node without faults shows is whole.
+    async fn look(&self, node: &Node) -> Refs {
+        let (refs, view) = self.read_refs(node).await.expect("an observer sees");
+        let tips: Vec<ObjectId> = refs.values().copied().collect();
+        let looked = oracle::check_closure(&view, &self.forge, &tips).await;
+        looked.unwrap_or_else(|error| panic!("an observer cannot read: {error}"));
+        let fetched = oracle::check_fetch(&view, &self.forge, tips, Vec::new(), 2).await;
+        fetched.unwrap_or_else(|error| panic!("an observer cannot fetch: {error}"));
+        for oid in self.absent.lock().iter() {
+            let found = futures::executor::block_on(view.contains(oid)).expect("an observer sees");
+            assert!(!found, "{oid} is there, but its push was refused");
+        }
+        refs
+    }
+
+    /// The end: without faults, every node must show the same whole repository, and all that was told must fit.
+    async fn judge(&self) -> Outcome {
+        self.shared.chaos.set_rates(Rates::default());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let observer = Node::observer(&self.shared).await;
+        let refs = self.look(&observer).await;
+        let edits = oracle::edits_of(&self.shared.logs, self.log);
+        assert_eq!(oracle::replay(&edits), refs, "the log replayed gives other refs");
+        let nodes: Vec<Node> = self.nodes.lock().iter().flatten().cloned().collect();
+        for node in nodes {
+            assert_eq!(self.look(&node).await, refs, "nodes differ");
+        }
+        let histories = self.histories.lock();
+        histories.check();
+        Outcome {
+            trace: self.shared.chaos.trace(),
+            operations: histories.len(),
+            entries: self.shared.logs.entries(self.log).len(),
+            restarts: self.restarts.load(Ordering::SeqCst),
+        }
+    }
+}
