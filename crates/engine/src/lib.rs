@@ -8,6 +8,7 @@ mod compact;
 mod engine;
 mod error;
 mod flush;
+pub mod fsck;
 mod graph;
 pub mod import;
 mod layer;

@@ -8,7 +8,7 @@ use crate::View;
 use crate::receive::{Intake, IntakeError, IntakeOptions, Known, Lean, Nothing, Place, Policy, Reached, Settled, Tip};
 use bytes::Bytes;
 use cuesta_format::{AddedLayer, LogId, RefTarget};
-use cuesta_git::{ObjectId, fsck};
+use cuesta_git::ObjectId;
 use futures::StreamExt as _;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -74,7 +74,7 @@ impl Take {
         let limits = world.options.receive.clone();
         let fsck = match options.strict {
             true => Policy::fsck(view.state()),
-            false => permissive(),
+            false => Policy::tolerant_fsck(),
         };
         Self {
             place: Place::new(view, log, &limits),
@@ -344,14 +344,4 @@ fn has_all(have: &dyn Known, oids: &[ObjectId]) -> Result<bool, IntakeError> {
         }
     }
     Ok(true)
-}
-
-/// Refuses only what git cannot do without.
-fn permissive() -> fsck::Config {
-    let mut config = fsck::Config::lenient();
-    for id in fsck::MessageId::ALL {
-        // Fatal messages cannot be ignored, and are not.
-        let _ = config.set(id.name(), "ignore");
-    }
-    config
 }

@@ -126,7 +126,7 @@ fn compare(entries: &mut Entries, known: &dyn Known) -> Result<(), IntakeError> 
 /// Packs that are in, every object sound.
 pub(crate) struct Settled {
     options: IntakeOptions,
-    parsed: Parsed,
+    pub(super) parsed: Parsed,
     index: Index,
 }
 

@@ -4,6 +4,7 @@ use super::error::IntakeError;
 use super::known::{Described, Known, KnownCommit};
 use crate::{EngineError, Location, View};
 use bytes::Bytes;
+use cuesta_format::LayerId;
 use cuesta_git::{ObjectId, ObjectKind};
 use cuesta_store::Workers;
 use futures::FutureExt as _;
@@ -17,6 +18,8 @@ pub(crate) struct Lean {
     workers: Option<Workers>,
     /// Whether objects of `unreachable` layers count, too.
     everything: bool,
+    /// A layer that does not count.
+    without: Option<LayerId>,
 }
 
 impl Lean {
@@ -26,6 +29,7 @@ impl Lean {
             view,
             workers: None,
             everything: false,
+            without: None,
         }
     }
 
@@ -35,6 +39,7 @@ impl Lean {
             view,
             workers: Some(workers),
             everything: false,
+            without: None,
         }
     }
 
@@ -42,6 +47,14 @@ impl Lean {
     pub(crate) fn everything(self) -> Self {
         Self {
             everything: true,
+            ..self
+        }
+    }
+
+    /// The same without the objects that only this layer has.
+    pub(crate) fn without(self, layer: LayerId) -> Self {
+        Self {
+            without: Some(layer),
             ..self
         }
     }
@@ -60,7 +73,9 @@ impl Lean {
     /// Where an object lies that counts: mostly, whose closure is complete.
     async fn find(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
         let found = self.view.find(oid).await?;
-        let counts = |location: &Location| self.everything || !location.layer.meta().unreachable;
+        let counts = |location: &Location| {
+            (self.everything || !location.layer.meta().unreachable) && Some(location.layer.id()) != self.without
+        };
         match found {
             Some(location) if !counts(&location) => Ok(self.view.copies(oid).await?.into_iter().find(counts)),
             found => Ok(found),

@@ -3,6 +3,7 @@
 //! The pure part, from bytes to a layer, knows the repository only through [`Known`]. What is fed comes from peers: nothing
 //! of it is trusted before it is checked, and nothing of a refused push is visible or kept.
 
+mod audit;
 mod build;
 mod check;
 mod commit;

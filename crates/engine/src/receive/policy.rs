@@ -35,6 +35,16 @@ impl Policy {
         }
     }
 
+    /// Refuses only what git cannot do without: for what others have let in before.
+    pub(crate) fn tolerant_fsck() -> fsck::Config {
+        let mut config = fsck::Config::lenient();
+        for id in fsck::MessageId::ALL {
+            // Fatal messages cannot be ignored, and are not.
+            let _ = config.set(id.name(), "ignore");
+        }
+        config
+    }
+
     /// What fsck tolerates here: `receive.fsck.<id>` and, line by line, `receive.fsck.skiplist`.
     pub(crate) fn fsck(state: &State) -> fsck::Config {
         let mut config = fsck::Config::strict();
