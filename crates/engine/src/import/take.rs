@@ -83,6 +83,7 @@ impl Take {
                 object_format: view.object_format(),
                 limits,
                 fsck: Arc::new(fsck),
+                work_bytes_max: u64::MAX,
             },
             view: view.clone(),
             refs,

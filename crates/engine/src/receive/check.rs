@@ -22,6 +22,7 @@ pub fn check_pack<'a>(
         object_format: format,
         limits: options.clone(),
         fsck,
+        work_bytes_max: u64::MAX,
     });
     chunks.into_iter().try_for_each(|chunk| intake.feed(chunk))?;
     intake.finish_pack()?;

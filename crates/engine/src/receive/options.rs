@@ -54,4 +54,7 @@ pub(crate) struct IntakeOptions {
     pub(crate) limits: ReceiveOptions,
     /// Which of git's fsck rules are lifted.
     pub(crate) fsck: Arc<fsck::Config>,
+    /// Inflated bytes, of all entries and of what deltas make, beyond which this thread must not go on:
+    /// [`super::IntakeError::WouldWait`].
+    pub(crate) work_bytes_max: u64,
 }

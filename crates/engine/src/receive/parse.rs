@@ -32,6 +32,8 @@ pub(crate) struct PackParser {
     checksum: Checksum,
     /// Bytes of all packs so far.
     bytes: u64,
+    /// Inflated bytes that all entries so far promise.
+    work: u64,
     /// Entries of this pack still to come.
     left: u32,
     inflater: Inflater,
@@ -102,6 +104,7 @@ impl PackParser {
             carry: Vec::new(),
             checksum: Checksum::new(format),
             bytes: 0,
+            work: 0,
             left: 0,
             inflater: Inflater::new(),
             room: Room {
@@ -258,6 +261,7 @@ impl PackParser {
                 )
                 .into());
         }
+        self.add_work(header.size)?;
         let header_len = u8::try_from(header_len).map_err(|_| IntakeError::Internal("entry header too long"))?;
         self.entries.push(offset, header_len, header.size, kind, stored);
         self.inflater.reset();
@@ -344,7 +348,7 @@ impl PackParser {
     }
 
     /// The sizes a delta starts with must be within what is held in memory.
-    fn check_delta(&self, offset: u64) -> Result<(), IntakeError> {
+    fn check_delta(&mut self, offset: u64) -> Result<(), IntakeError> {
         let header = DeltaHeader::decode(&self.room.content);
         let (header, _) = header.map_err(|error| self.fault(offset, ObjectFault::Delta(error.to_string())))?;
         let size_max = self.options.limits.held_object_bytes_max;
@@ -361,7 +365,16 @@ impl PackParser {
                 )
                 .into());
         }
-        Ok(())
+        self.add_work(header.result_size)
+    }
+
+    fn add_work(&mut self, bytes: u64) -> Result<(), IntakeError> {
+        self.work = self.work.saturating_add(bytes);
+        if self.work > self.options.work_bytes_max {
+            Err(IntakeError::WouldWait)
+        } else {
+            Ok(())
+        }
     }
 
     fn trailer(&mut self, input: &[u8]) -> Result<usize, IntakeError> {

@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// A push up to this size is worked off at once where it stands; its work takes less than waking a thread.
 const SMALL_PUSH_LEN_MAX: usize = 64 << 10;
+/// Inflated bytes that such a push may come to; more is for a worker.
+const SMALL_PUSH_WORK_MAX: u64 = 512 << 10;
 /// Bytes handed to a worker at once.
 const BATCH_LEN: usize = 512 << 10;
 
@@ -66,6 +68,7 @@ impl<'a> Receiver<'a> {
             object_format: view.object_format(),
             limits,
             fsck,
+            work_bytes_max: u64::MAX,
         };
         let (buffer, state) = (Vec::new(), Parsing::Fresh);
         let push = Push {
@@ -238,9 +241,15 @@ impl<'a> Receiver<'a> {
             Parsing::Busy(_) => return Err(IntakeError::Internal("the parser is still busy")),
             Parsing::Fresh => Bytes::from(std::mem::take(&mut self.buffer)),
         };
-        let take = move |lean: &Lean| Taken::small(options.clone(), has_pack.then_some(&work), lean, &shallow, &values);
-        match take(&Lean::without_waiting(self.push.view.clone())) {
-            Err(IntakeError::WouldWait) => self.push.on_worker(take).await,
+        let take = move |options: IntakeOptions, lean: &Lean| {
+            Taken::small(options, has_pack.then_some(&work), lean, &shallow, &values)
+        };
+        let here = IntakeOptions {
+            work_bytes_max: SMALL_PUSH_WORK_MAX,
+            ..options.clone()
+        };
+        match take(here, &Lean::without_waiting(self.push.view.clone())) {
+            Err(IntakeError::WouldWait) => self.push.on_worker(move |lean| take(options, lean)).await,
             taken => taken,
         }
     }
@@ -415,13 +424,14 @@ impl Taken {
         shallow: &HashSet<ObjectId>,
         values: &[ObjectId],
     ) -> Result<Self, IntakeError> {
+        let is_small = options.work_bytes_max == SMALL_PUSH_WORK_MAX;
         let mut intake = Intake::new(options);
         if let Some(pack) = pack {
             intake.feed(pack)?;
             intake.finish_pack()?;
         }
         Ok(Self {
-            is_small: true,
+            is_small,
             ..Self::settle(intake, lean, shallow, values)?
         })
     }

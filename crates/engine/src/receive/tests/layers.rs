@@ -144,6 +144,7 @@ pub(super) fn options(format: ObjectFormat) -> IntakeOptions {
         object_format: format,
         limits: Default::default(),
         fsck: std::sync::Arc::new(cuesta_git::fsck::Config::strict()),
+        work_bytes_max: u64::MAX,
     }
 }
 

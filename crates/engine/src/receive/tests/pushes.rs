@@ -478,3 +478,17 @@ async fn an_import_of_several_packs_keeps_what_nothing_reaches() {
         .await;
     assert_eq!(reasons(&report), ["missing necessary objects"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_pack_of_much_content_is_taken_by_a_worker() {
+    let repo = Repo::new();
+    let zeros = vec![b'0'; 3 << 20];
+    let blob = String::from_utf8(repo.git(&["hash-object", "-w", "--stdin"], &zeros)).unwrap();
+    let pack = repo.git(&["pack-objects", "--stdout", "-q"], blob.as_bytes());
+    assert!(pack.len() < 64 << 10);
+    let server = Server::new(|_| ()).await;
+    let oid = repo.oid(blob.trim());
+    ok(&server.push(&[("refs/tags/zeros", NULL, oid)], Some(pack)).await);
+    let view = server.repository.view().await.unwrap();
+    assert_eq!(view.object(&oid).await.unwrap().unwrap().1, zeros);
+}
