@@ -8,6 +8,16 @@ use cuesta_format::checkpoint_key;
 use cuesta_ledger::{Base, LogStore};
 use std::sync::Arc;
 
+/// One pass of one owner: a flush, a merge or a checkpoint. Says what it did.
+pub async fn pass(node: &Node, choice: u8) -> Result<String, EngineError> {
+    let repository = &node.repository;
+    Ok(match choice % 8 {
+        0..4 => format!("flushed {:?}", repository.flush().await?),
+        4..7 => format!("merged {:?}", repository.maintain().await?),
+        _ => format!("checkpoint {:?}", repository.write_checkpoint().await?),
+    })
+}
+
 /// Writes a checkpoint of what the node knows, then lets the log begin `keep` entries before it.
 pub async fn fold(shared: &Shared, node: &Node, keep: u64) -> Result<(), EngineError> {
     let log = node.repository.id();

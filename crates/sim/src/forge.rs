@@ -41,7 +41,7 @@ impl Forge {
         self.commits.contains_key(oid)
     }
 
-    /// A new commit: the files of `parents` with a few of them changed, one of them by about `noise` random bytes.
+    /// A new commit: the files of `parents` with a few of them changed, one of them by `noise` random bytes.
     pub fn commit(&mut self, random: &mut fastrand::Rng, parents: &[ObjectId], noise: usize) -> ObjectId {
         let mut files: Files = parents
             .iter()
@@ -53,11 +53,9 @@ impl Forge {
             self.change(random, &mut files);
         }
         if noise > 0 {
-            let text: String = std::iter::repeat_with(|| random.alphanumeric()).take(noise).collect();
-            files.insert(
-                "f9".to_owned(),
-                self.add(ObjectKind::Blob, text.into_bytes(), Vec::new()),
-            );
+            let mut bytes = vec![0; noise];
+            random.fill(&mut bytes);
+            files.insert("f9".to_owned(), self.add(ObjectKind::Blob, bytes, Vec::new()));
         }
         let tree = self.tree(
             &files

@@ -20,4 +20,5 @@ pub mod node;
 pub mod oracle;
 mod pusher;
 pub mod registers;
+pub mod script;
 pub mod world;

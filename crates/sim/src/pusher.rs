@@ -59,8 +59,8 @@ const OTHER_REASONS: [&str; 3] = [
 ];
 
 impl Attempt {
-    /// Makes it on a node, and notes for each ref what the client was told.
-    pub(crate) async fn make(&self, world: &World, node: &Node) -> Result<ReceiveReport, EngineError> {
+    /// Makes it on a node.
+    pub(crate) async fn send(&self, node: &Node) -> Result<ReceiveReport, EngineError> {
         let command = |(name, old, new): &(String, Option<ObjectId>, Option<ObjectId>)| RefCommand {
             name: name.as_bytes().to_vec(),
             old: old.unwrap_or(null()),
@@ -69,18 +69,22 @@ impl Attempt {
         let mut request = ReceiveRequest::new(self.commands.iter().map(command).collect(), "pusher");
         request.atomic = self.atomic;
         let pack = self.pack.as_ref().map(|pack| {
-            let pieces: Vec<_> = pack
-                .chunks(3_000)
-                .map(|piece| Ok::<_, Infallible>(pack.slice_ref(piece)))
-                .collect();
-            futures::stream::iter(pieces)
+            let pieces = pack
+                .chunks(PIECE_BYTES)
+                .map(|piece| Ok::<_, Infallible>(pack.slice_ref(piece)));
+            futures::stream::iter(pieces.collect::<Vec<_>>())
         });
+        node.repository.receive(request, pack, |_| ()).await
+    }
+
+    /// Makes it on a node, and notes for each ref what the client was told.
+    pub(crate) async fn make(&self, world: &World, node: &Node) -> Result<ReceiveReport, EngineError> {
         let called = world.tick();
-        let outcome = node.repository.receive(request, pack, |_| ()).await;
+        let outcome = self.send(node).await;
         let answered = world.tick();
         match &outcome {
             Ok(report) => self.note(world, report, called, answered),
-            Err(EngineError::Ledger(LedgerError::Unknown { .. } | LedgerError::Closed)) => {
+            Err(error) if is_unclear(error) => {
                 for (name, old, new) in &self.commands {
                     let (old, new) = (*old, *new);
                     world.saw(name, called, u64::MAX, Action::Unknown { old, new });
@@ -115,6 +119,17 @@ impl Attempt {
             assert!(refused == 0 || refused == report.refs.len(), "atomic: {report:?}");
         }
     }
+}
+
+/// Bytes of a pack that come at once.
+const PIECE_BYTES: usize = 3_000;
+
+/// Whether a push that failed so may have succeeded.
+pub(crate) fn is_unclear(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Ledger(LedgerError::Unknown { .. } | LedgerError::Closed)
+    )
 }
 
 impl Pusher {
@@ -160,7 +175,7 @@ impl Pusher {
                 assert_eq!(report.unpack, Ok(()), "{wish:?}");
                 report.number.is_some()
             }
-            Err(EngineError::Ledger(LedgerError::Unknown { .. } | LedgerError::Closed)) => {
+            Err(error) if is_unclear(&error) => {
                 wish.unclear = true;
                 false
             }

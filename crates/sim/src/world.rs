@@ -1,5 +1,6 @@
 //! The random simulation: one seed makes a world, lets clients, faults and restarts loose in it, and judges.
 
+use crate::background;
 use crate::chaos::{Chaos, Rates};
 use crate::forge::Forge;
 use crate::node::{Node, Shared, expect_outage};
@@ -96,7 +97,7 @@ async fn simulate(seed: u64) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
     let world = World::new(seed, &mut random).await;
     let mut clients = JoinSet::new();
-    let steps = random.u32(8..20);
+    let steps = random.u32(8..40);
     for number in 0..world.pushers {
         let pusher = Pusher {
             world: Arc::clone(&world),
@@ -118,6 +119,10 @@ async fn simulate(seed: u64) -> Outcome {
     let mut services = JoinSet::new();
     services.spawn(Arc::clone(&world).restart_nodes(random.fork()));
     services.spawn(Arc::clone(&world).fold_logs(random.fork()));
+    // Owners are meant to be alone; that two of them do no harm is part of what must hold.
+    for _ in 0..random.usize(1..3) {
+        services.spawn(Arc::clone(&world).maintain(random.fork()));
+    }
     join(clients).await;
     world.over.store(true, Ordering::SeqCst);
     join(services).await;
@@ -268,6 +273,21 @@ impl World {
         }
     }
 
+    /// Flushes and merges layers.
+    async fn maintain(self: Arc<Self>, mut random: fastrand::Rng) {
+        let pause_ms_max = random.u64(20..600);
+        while !self.over.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(random.u64(10..pause_ms_max))).await;
+            let Some(node) = self.some_node(&mut random) else {
+                continue;
+            };
+            match background::pass(&node, random.u8(..)).await {
+                Ok(what) => self.shared.chaos.note(what),
+                Err(error) => expect_outage(&error),
+            }
+        }
+    }
+
     /// Writes checkpoints and deletes what they cover.
     async fn fold_logs(self: Arc<Self>, mut random: fastrand::Rng) {
         while !self.over.load(Ordering::SeqCst) {
@@ -276,7 +296,7 @@ impl World {
                 continue;
             };
             let keep = random.u64(0..4);
-            match crate::background::fold(&self.shared, &node, keep).await {
+            match background::fold(&self.shared, &node, keep).await {
                 Ok(()) => self.shared.chaos.note("folded"),
                 Err(error) => expect_outage(&error),
             }

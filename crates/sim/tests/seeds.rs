@@ -1,7 +1,8 @@
 //! Random worlds, by seed.
 //!
 //! `CUESTA_SIM_SEED=n` runs one seed; `CUESTA_SIM_SEEDS=n` runs that many, beginning where the usual ones end. For a long
-//! search: `CUESTA_SIM_SEEDS=10000 cargo test -p cuesta-sim --test seeds -- --nocapture`.
+//! search: `CUESTA_SIM_SEEDS=10000 cargo test -p cuesta-sim --test seeds -- --nocapture`. With `CUESTA_SIM_TRACE` set, every
+//! call and event is printed.
 
 use cuesta_sim::world;
 
@@ -26,6 +27,9 @@ fn all_that_must_hold_holds() {
     };
     for seed in seeds {
         let outcome = world::run(seed);
+        if std::env::var_os("CUESTA_SIM_TRACE").is_some() {
+            outcome.trace.iter().for_each(|event| println!("{event}"));
+        }
         println!(
             "seed {seed}: {} calls and events, {} operations on refs, {} entries, {} restarts, trace {:016x}",
             outcome.trace.len(),
