@@ -123,8 +123,9 @@ fn measure_a_whole_repository() {
 fn measure_a_small_push() {
     let repo = Repo::new();
     let mut stream = String::new();
-    let body: String = (0..120)
-        .map(|n| format!("a line of text, number {n}, {}\n", n * 7919 % 1000))
+    // Text that deflates to about 4 KB, so that the three files of the push make a pack of about 12 KB.
+    let body: String = (0..400u32)
+        .map(|n| format!("a line of text, {:08x}\n", n.wrapping_mul(2_654_435_761)))
         .collect();
     for mark in 1..=2 {
         stream +=
