@@ -124,6 +124,7 @@ impl Check {
             object_format: self.view.object_format(),
             limits,
             fsck: Arc::new(Policy::tolerant_fsck()),
+            work_bytes_max: u64::MAX,
         });
         let mut refused = None;
         let read = self.read_pack(meter, &mut |bytes| {
