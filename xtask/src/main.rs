@@ -1,5 +1,7 @@
-//! Checks and chores: `cargo xtask tidy`.
+//! Checks and chores: `cargo xtask test`, `cargo xtask tidy`.
 
+mod services;
+mod test;
 mod tidy;
 
 use anyhow::{Result, bail};
@@ -7,12 +9,17 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask <command>
 
 commands:
-  tidy    check what the compiler cannot: crate edges, file lengths, reasons for dependencies";
+  test           every check there is: format, lints, tidy, all tests, real clients over a directory, S3 and Azure
+  test --quick   the same without S3, Azure and the clients that must be downloaded
+  tidy           check what the compiler cannot: crate edges, file lengths, reasons for dependencies";
 
 fn main() -> Result<()> {
-    let command = std::env::args().nth(1);
-    match command.as_deref() {
-        Some("tidy") => tidy::check(),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["test"] => test::run(test::Extent::Everything),
+        ["test", "--quick"] => test::run(test::Extent::Quick),
+        ["tidy"] => tidy::check(),
         _ => bail!("{USAGE}"),
     }
 }

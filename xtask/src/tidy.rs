@@ -40,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("cuesta-bench", &["cuesta-git", "cuesta-protocol"]),
+    ("cuesta-blackbox", &["cuesta-bench"]),
     ("xtask", &[]),
 ];
 

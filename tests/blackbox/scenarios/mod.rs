@@ -1,0 +1,74 @@
+//! Every scenario, by what a user does.
+
+mod concurrent;
+mod crash;
+mod damaged;
+mod fetch;
+mod http;
+mod large;
+mod libraries;
+mod push;
+mod raw;
+mod strict;
+
+use crate::bucket::BucketKind;
+use crate::session::Session;
+use anyhow::Result;
+use std::sync::Arc;
+
+/// A scenario's steps.
+type Run = dyn Fn(&Session<'_>) -> Result<()> + Send + Sync;
+
+/// What is done to both servers and compared.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    /// Its name, `<family>::<what>`; also its repository's.
+    pub(crate) name: String,
+    /// What it does.
+    pub(crate) run: Arc<Run>,
+    /// An environment variable without which it cannot run.
+    needs: Option<&'static str>,
+}
+
+impl Scenario {
+    fn new(name: impl Into<String>, run: impl Fn(&Session<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self {
+            name: name.into(),
+            run: Arc::new(run),
+            needs: None,
+        }
+    }
+
+    /// The environment variable that it lacks.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        self.needs.filter(|name| std::env::var_os(name).is_none())
+    }
+}
+
+/// What is done to Cuesta alone.
+pub(crate) struct Check {
+    /// Its name, `<family>::<what>`.
+    pub(crate) name: &'static str,
+    /// What it does, with servers of its own.
+    pub(crate) run: fn(BucketKind) -> Result<()>,
+}
+
+/// All scenarios.
+pub(crate) fn compared() -> Vec<Scenario> {
+    let families = [
+        push::scenarios(),
+        fetch::scenarios(),
+        raw::scenarios(),
+        damaged::scenarios(),
+        strict::scenarios(),
+        http::scenarios(),
+        concurrent::scenarios(),
+        libraries::scenarios(),
+    ];
+    families.into_iter().flatten().collect()
+}
+
+/// All checks.
+pub(crate) fn checks() -> Vec<Check> {
+    [crash::checks(), large::checks()].into_iter().flatten().collect()
+}

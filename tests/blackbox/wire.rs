@@ -1,0 +1,224 @@
+//! Requests written by hand: what stock git would never send.
+
+use crate::session::Session;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// No object: a ref that is not there.
+pub(crate) const ZERO: &str = "0000000000000000000000000000000000000000";
+
+/// An HTTP answer.
+pub(crate) struct Answer {
+    /// The status code.
+    pub(crate) status: u16,
+    /// The body, whole.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Sends one request on a connection of its own. The headers must say how long the body is.
+pub(crate) fn request(address: SocketAddr, head: &str, body: &[u8]) -> Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    let head = format!("{head}Host: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    // A server may answer, and close, before it has read what it will not take.
+    let sent = stream.write_all(body);
+    read_answer(&mut BufReader::new(stream)).with_context(|| format!("sending: {sent:?}"))
+}
+
+/// A POST of a whole body.
+pub(crate) fn post(session: &Session<'_>, service: &str, more_headers: &str, body: &[u8]) -> Result<Answer> {
+    let path = session.path();
+    let head = format!(
+        "POST {path}/{service} HTTP/1.1\r\nContent-Type: application/x-{service}-request\r\nContent-Length: {}\r\n{more_headers}",
+        body.len()
+    );
+    request(session.address(), &head, body)
+}
+
+fn read_answer(input: &mut impl BufRead) -> Result<Answer> {
+    let (status, headers) = loop {
+        let (status, headers) = read_head(input)?;
+        if status != 100 {
+            break (status, headers);
+        }
+    };
+    let mut body = Vec::new();
+    if headers.get("transfer-encoding").is_some_and(|value| value == "chunked") {
+        read_chunks(input, &mut body)?;
+    } else if let Some(length) = headers.get("content-length") {
+        let length = length.parse()?;
+        input.take(length).read_to_end(&mut body)?;
+        ensure!(body.len() as u64 == length, "the answer is cut short");
+    } else {
+        input.read_to_end(&mut body)?;
+    }
+    Ok(Answer { status, body })
+}
+
+fn read_line(input: &mut impl BufRead) -> Result<String> {
+    let mut line = String::new();
+    ensure!(input.read_line(&mut line)? > 0, "the connection was closed");
+    Ok(line.trim_end().to_owned())
+}
+
+fn read_head(input: &mut impl BufRead) -> Result<(u16, BTreeMap<String, String>)> {
+    let first = read_line(input)?;
+    let status = first.split(' ').nth(1).context("no status")?.parse()?;
+    let mut headers = BTreeMap::new();
+    loop {
+        let line = read_line(input)?;
+        match line.split_once(':') {
+            Some((name, value)) => headers.insert(name.to_ascii_lowercase(), value.trim().to_ascii_lowercase()),
+            None => return Ok((status, headers)),
+        };
+    }
+}
+
+fn read_chunks(input: &mut impl BufRead, body: &mut Vec<u8>) -> Result<()> {
+    loop {
+        let length = u64::from_str_radix(&read_line(input)?, 16)?;
+        input.take(length).read_to_end(body)?;
+        read_line(input)?;
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// One packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    /// `0000`.
+    Flush,
+    /// `0001`.
+    Delimiter,
+    /// `0002`.
+    ResponseEnd,
+    /// Anything with data.
+    Data(Vec<u8>),
+}
+
+/// Appends a data packet.
+pub(crate) fn write_packet(out: &mut Vec<u8>, data: &[u8]) {
+    out.extend_from_slice(format!("{:04x}", data.len() + 4).as_bytes());
+    out.extend_from_slice(data);
+}
+
+/// Splits bytes into packets.
+pub(crate) fn packets(mut bytes: &[u8]) -> Result<Vec<Packet>> {
+    let mut packets = Vec::new();
+    while !bytes.is_empty() {
+        let digits = bytes.get(..4).context("a packet is cut short")?;
+        let length = usize::from_str_radix(std::str::from_utf8(digits)?, 16)?;
+        let end = length.max(4);
+        packets.push(match length {
+            0 => Packet::Flush,
+            1 => Packet::Delimiter,
+            2 => Packet::ResponseEnd,
+            3 => bail!("a packet of length 3"),
+            _ => Packet::Data(bytes.get(4..end).context("a packet is cut short")?.to_vec()),
+        });
+        bytes = bytes.get(end..).unwrap_or_default();
+    }
+    Ok(packets)
+}
+
+/// One command of a push.
+pub(crate) struct Command<'a> {
+    /// The value the client believes the ref has.
+    pub(crate) old: &'a str,
+    /// The value it is to get.
+    pub(crate) new: &'a str,
+    /// The ref.
+    pub(crate) name: &'a str,
+}
+
+/// What a server said of a push.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// `ok`, or why not.
+    pub(crate) unpack: String,
+    /// For each ref the reason, or none if it went well.
+    pub(crate) refs: BTreeMap<String, Option<String>>,
+    /// Text for the user (band 2).
+    pub(crate) messages: String,
+}
+
+impl Report {
+    /// The verdict without the words: `unpack ok`, `ok <ref>`, `ng <ref>`.
+    pub(crate) fn verdict(&self) -> String {
+        let word = if self.unpack == "ok" { "ok" } else { "failed" };
+        format!("unpack {word}\n{}", self.refs_verdict())
+    }
+
+    /// The verdict on the refs alone: whether a pack was refused as such or for the sake of its ref is the server's
+    /// affair where nothing of it is kept.
+    pub(crate) fn refs_verdict(&self) -> String {
+        let word = |reason: &Option<String>| if reason.is_none() { "ok" } else { "ng" };
+        let lines = self
+            .refs
+            .iter()
+            .map(|(name, reason)| format!("{} {name}\n", word(reason)));
+        lines.collect()
+    }
+}
+
+/// Pushes by hand. `pack` is sent as it is.
+pub(crate) fn push(session: &Session<'_>, capabilities: &str, commands: &[Command<'_>], pack: &[u8]) -> Result<Report> {
+    let mut body = Vec::new();
+    for (number, Command { old, new, name }) in commands.iter().enumerate() {
+        let tail = if number == 0 {
+            format!("\0{capabilities}")
+        } else {
+            String::new()
+        };
+        write_packet(&mut body, format!("{old} {new} {name}{tail}").as_bytes());
+    }
+    body.extend_from_slice(b"0000");
+    body.extend_from_slice(pack);
+    let answer = post(session, "git-receive-pack", "", &body)?;
+    ensure!(answer.status == 200, "status {}", answer.status);
+    read_report(&answer.body)
+}
+
+/// What a push by hand usually asks for.
+pub(crate) const PUSH_CAPABILITIES: &str = "report-status side-band-64k object-format=sha1 agent=suite";
+
+fn read_report(body: &[u8]) -> Result<Report> {
+    let mut status = Vec::new();
+    let mut messages = Vec::new();
+    for packet in packets(body)? {
+        if let Packet::Data(data) = packet {
+            let (band, rest) = data.split_first().context("an empty packet")?;
+            match band {
+                1 => status.extend_from_slice(rest),
+                2 => messages.extend_from_slice(rest),
+                3 => bail!("fatal: {}", String::from_utf8_lossy(rest)),
+                _ => bail!("not a band: {band}"),
+            }
+        }
+    }
+    let mut report = Report {
+        unpack: String::new(),
+        refs: BTreeMap::new(),
+        messages: String::from_utf8_lossy(&messages).into_owned(),
+    };
+    for packet in packets(&status)? {
+        let Packet::Data(data) = packet else { continue };
+        let line = String::from_utf8_lossy(&data);
+        match line.trim_end().split_once(' ') {
+            Some(("unpack", result)) => result.clone_into(&mut report.unpack),
+            Some(("ok", name)) => drop(report.refs.insert(name.to_owned(), None)),
+            Some(("ng", rest)) => {
+                let (name, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+                report.refs.insert(name.to_owned(), Some(reason.to_owned()));
+            }
+            Some(("option", _)) => {}
+            _ => bail!("an odd line of a report: '{line}'"),
+        }
+    }
+    ensure!(!report.unpack.is_empty(), "no report");
+    Ok(report)
+}
