@@ -1,4 +1,5 @@
-//! Work that no request waits for: small pushes leave the ledger for the bucket about a second after they came.
+//! Work that no request waits for: small pushes leave the ledger for the bucket about a second after they came, and layers
+//! of like size become one, one repository at a time.
 
 use crate::node::Node;
 use cuesta_engine::{Flushed, Repository};
@@ -8,12 +9,14 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 /// Time between two rounds of flushes.
 const ROUND: Duration = Duration::from_secs(1);
+/// Flushed repositories that wait for maintenance.
+const FLUSHED_MAX: usize = 1024;
 /// Repositories flushed at once.
 const FLUSHES_MAX: usize = 4;
 
@@ -49,15 +52,19 @@ impl Unflushed {
 pub struct Background {
     stop: watch::Sender<bool>,
     rounds: JoinHandle<()>,
+    maintenance: JoinHandle<()>,
 }
 
 impl Background {
     /// Starts the rounds.
     pub fn start(node: Arc<Node>) -> Self {
         let (stop, stopped) = watch::channel(false);
+        let (flushed, due) = mpsc::channel(FLUSHED_MAX);
+        let maintenance = tokio::spawn(maintain(due));
         Self {
             stop,
-            rounds: tokio::spawn(run(node, stopped)),
+            rounds: tokio::spawn(run(node, flushed, stopped)),
+            maintenance,
         }
     }
 
@@ -65,6 +72,8 @@ impl Background {
     /// flushed is safe in the ledger.
     pub async fn finish(self, time_max: Duration) {
         let _ = self.stop.send(true);
+        // A merge that is cut off leaves orphans, never damage.
+        self.maintenance.abort();
         let mut rounds = self.rounds;
         if tokio::time::timeout(time_max, &mut rounds).await.is_err() {
             rounds.abort();
@@ -73,7 +82,7 @@ impl Background {
     }
 }
 
-async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+async fn run(node: Arc<Node>, flushed: mpsc::Sender<Arc<Repository>>, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(ROUND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -81,21 +90,21 @@ async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             _ = ticks.tick() => false,
             _ = stopped.changed() => true,
         };
-        round(&node).await;
+        round(&node, &flushed).await;
         if is_last {
             return;
         }
     }
 }
 
-async fn round(node: &Arc<Node>) {
+async fn round(node: &Arc<Node>, flushed: &mpsc::Sender<Arc<Repository>>) {
     let repositories = futures::stream::iter(node.unflushed.take());
     repositories
-        .for_each_concurrent(FLUSHES_MAX, |repository| flush(node, repository))
+        .for_each_concurrent(FLUSHES_MAX, |repository| flush(node, flushed, repository))
         .await;
 }
 
-async fn flush(node: &Node, repository: Arc<Repository>) {
+async fn flush(node: &Node, done: &mpsc::Sender<Arc<Repository>>, repository: Arc<Repository>) {
     let flushed = match repository.flush().await {
         Ok(Flushed::Nothing) => return,
         Ok(_) => repository.write_checkpoint_if_due().await.map(drop),
@@ -107,4 +116,15 @@ async fn flush(node: &Node, repository: Arc<Repository>) {
     }
     // What came meanwhile, and what failed.
     node.unflushed.note(&repository);
+    // Where too many wait already, its next flush will ask again.
+    let _ = done.try_send(repository);
+}
+
+/// Merges layers, one repository after another.
+async fn maintain(mut due: mpsc::Receiver<Arc<Repository>>) {
+    while let Some(repository) = due.recv().await {
+        if let Err(error) = repository.maintain().await {
+            tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot merge layers");
+        }
+    }
 }
