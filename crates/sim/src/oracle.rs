@@ -2,6 +2,7 @@
 
 use crate::forge::{FORMAT, Forge};
 use crate::log_store::SharedLogs;
+use crate::node::Node;
 use cuesta_engine::upload::{UploadRequest, plan};
 use cuesta_engine::{EngineError, View};
 use cuesta_format::{Edit, Entry, LogId};
@@ -9,6 +10,7 @@ use cuesta_git::ObjectId;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Refs by name.
 pub type Refs = BTreeMap<String, ObjectId>;
@@ -69,6 +71,13 @@ pub async fn check_fetch(
         );
     }
     Ok(())
+}
+
+/// The repository checks itself, layer by layer, and finds no damage.
+pub async fn check_repository(node: &Node) {
+    let report = node.repository.fsck(false, Arc::new(|_| ())).await;
+    let report = report.unwrap_or_else(|error| panic!("an observer cannot check: {error}"));
+    assert_eq!(report.damages, 0, "{:?}", report.findings);
 }
 
 /// The edits of a log, each with the entry it came in.

@@ -249,6 +249,7 @@ impl Script {
         oracle::check_closure(&view, &self.forge, &tips)
             .await
             .expect("an observer reads");
+        oracle::check_repository(&node).await;
         let fetched = oracle::check_fetch(&view, &self.forge, tips, Vec::new(), 2).await;
         fetched.expect("an observer fetches");
         assert_eq!(

@@ -324,6 +324,7 @@ impl World {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let observer = Node::observer(&self.shared).await;
         let refs = self.look(&observer).await;
+        oracle::check_repository(&observer).await;
         let edits = oracle::edits_of(&self.shared.logs, self.log);
         assert_eq!(oracle::replay(&edits), refs, "the log replayed gives other refs");
         let nodes: Vec<Node> = self.nodes.lock().iter().flatten().cloned().collect();
