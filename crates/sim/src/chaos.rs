@@ -54,6 +54,8 @@ struct Inner {
     calls: u64,
     crash: Option<(u64, Moment)>,
     trace: Vec<String>,
+    /// Print events as they come.
+    loud: bool,
 }
 
 impl Chaos {
@@ -65,6 +67,7 @@ impl Chaos {
             calls: 0,
             crash: None,
             trace: Vec::new(),
+            loud: std::env::var_os("CUESTA_SIM_TRACE").is_some(),
         })))
     }
 
@@ -85,7 +88,7 @@ impl Chaos {
 
     /// Notes an event.
     pub fn note(&self, event: impl Into<String>) {
-        self.0.lock().trace.push(event.into());
+        self.0.lock().note(event.into());
     }
 
     /// All calls and events so far, in order.
@@ -107,12 +110,21 @@ impl Chaos {
             Some((call, moment)) if call == number => Fate::Crash(moment),
             _ => rates.draw(&mut inner.random),
         };
-        inner.trace.push(format!("{number} node {node} {name} {fate:?}"));
+        inner.note(format!("{number} node {node} {name} {fate:?}"));
         Step {
             fate,
             before_ms,
             after_ms,
         }
+    }
+}
+
+impl Inner {
+    fn note(&mut self, event: String) {
+        if self.loud {
+            println!("{event}");
+        }
+        self.trace.push(event);
     }
 }
 

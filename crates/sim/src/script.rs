@@ -157,9 +157,6 @@ impl Script {
                 None
             );
             let calls = chaos.calls();
-            if std::env::var_os("CUESTA_SIM_TRACE").is_some() {
-                chaos.trace().iter().for_each(|event| println!("{event}"));
-            }
             self.check(&shared, &[&self.steps[self.steps.len() - 1].after]).await;
             calls
         })
