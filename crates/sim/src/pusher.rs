@@ -79,11 +79,12 @@ impl Attempt {
 
     /// Makes it on a node, and notes for each ref what the client was told.
     pub(crate) async fn make(&self, world: &World, node: &Node) -> Result<ReceiveReport, EngineError> {
+        let first = world.entry_count();
         let called = world.tick();
         let outcome = self.send(node).await;
         let answered = world.tick();
         match &outcome {
-            Ok(report) => self.note(world, report, called, answered),
+            Ok(report) => self.note(world, report, first, [called, answered]),
             Err(error) if is_unclear(error) => {
                 for (name, old, new) in &self.commands {
                     let (old, new) = (*old, *new);
@@ -96,9 +97,9 @@ impl Attempt {
         outcome
     }
 
-    fn note(&self, world: &World, report: &ReceiveReport, called: u64, answered: u64) {
+    fn note(&self, world: &World, report: &ReceiveReport, first: usize, [called, answered]: [u64; 2]) {
         assert_eq!(report.refs.len(), self.commands.len(), "each command has its answer");
-        let done = world.updates_of_entry(report.number, &self.commands);
+        let done = world.updates_of_entries(first, report.number, &self.commands);
         for ((name, old, new), answer) in self.commands.iter().zip(&report.refs) {
             let (old, new) = (*old, *new);
             let action = match answer {

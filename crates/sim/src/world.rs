@@ -8,7 +8,7 @@ use crate::oracle::{self, Refs};
 use crate::pusher::{Pusher, Reader};
 use crate::registers::{Action, Histories, Operation};
 use cuesta_engine::View;
-use cuesta_format::{Entry, LogId};
+use cuesta_format::{Edit, Entry, LogId};
 use cuesta_git::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -231,15 +231,25 @@ impl World {
         Some((refs, view))
     }
 
-    /// The names of those commands that an edit of the entry has, just as they are.
-    pub(crate) fn updates_of_entry(
+    /// Entries of the log so far.
+    pub(crate) fn entry_count(&self) -> usize {
+        self.shared.logs.entries(self.log).len()
+    }
+
+    /// The names of those commands that some edit has, just as they are, in the entries from `first` to `last`. An edit
+    /// that was found through a checkpoint is only known to be no later than the number that was told.
+    pub(crate) fn updates_of_entries(
         &self,
-        number: Option<u64>,
+        first: usize,
+        last: Option<u64>,
         commands: &[(String, Option<ObjectId>, Option<ObjectId>)],
     ) -> BTreeSet<String> {
+        let end = last.map_or(0, |last| usize::try_from(last).expect("a number") + 1);
         let entries = self.shared.logs.entries(self.log);
-        let entry = number.and_then(|number| entries.get(usize::try_from(number).ok()?));
-        let edits = entry.map_or_else(Vec::new, |bytes| Entry::decode(bytes).expect("an entry").edits);
+        let entries = entries.get(first..end).unwrap_or_default().iter();
+        let edits: Vec<Edit> = entries
+            .flat_map(|bytes| Entry::decode(bytes).expect("an entry").edits)
+            .collect();
         let has = |name: &str, old: &Option<ObjectId>, new: &Option<ObjectId>| {
             edits.iter().flat_map(|edit| &edit.refs).any(|update| {
                 let updated = update.new.map(|target| target.oid);
