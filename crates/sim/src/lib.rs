@@ -20,5 +20,6 @@ pub mod node;
 pub mod oracle;
 mod pusher;
 pub mod registers;
+mod registrar;
 pub mod script;
 pub mod world;

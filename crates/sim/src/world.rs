@@ -7,6 +7,7 @@ use crate::node::{Node, Shared, expect_outage};
 use crate::oracle::{self, Refs};
 use crate::pusher::{Pusher, Reader};
 use crate::registers::{Action, Histories, Operation};
+use crate::registrar::{Registrar, look_at_all};
 use cuesta_engine::View;
 use cuesta_format::{Edit, Entry, LogId};
 use cuesta_git::ObjectId;
@@ -76,6 +77,7 @@ pub(crate) struct World {
     log: LogId,
     pushers: usize,
     histories: Mutex<Histories<ObjectId>>,
+    names: Mutex<Histories<()>>,
     absent: Mutex<BTreeSet<ObjectId>>,
     time: AtomicU64,
     restarts: AtomicU64,
@@ -115,6 +117,13 @@ async fn simulate(seed: u64) -> Outcome {
             has: Vec::new(),
         };
         clients.spawn(reader.run(steps));
+    }
+    for _ in 0..random.usize(0..3) {
+        let registrar = Registrar {
+            world: Arc::clone(&world),
+            random: random.fork(),
+        };
+        clients.spawn(registrar.run(steps));
     }
     let mut services = JoinSet::new();
     services.spawn(Arc::clone(&world).restart_nodes(random.fork()));
@@ -162,6 +171,7 @@ impl World {
             log,
             pushers: random.usize(2..5),
             histories: Mutex::default(),
+            names: Mutex::default(),
             absent: Mutex::default(),
             time: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -210,6 +220,17 @@ impl World {
             action,
         };
         self.histories.lock().add(name, operation);
+    }
+
+    /// Notes what a client was told of a repository's name.
+    pub(crate) fn saw_name(&self, name: &str, called: u64, answered: u64, action: Action<()>) {
+        self.shared.chaos.note(format!("{called} {answered} {name} {action:?}"));
+        let operation = Operation {
+            called,
+            answered,
+            action,
+        };
+        self.names.lock().add(name, operation);
     }
 
     /// Reads all refs through a node, and notes them.
@@ -334,6 +355,7 @@ impl World {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let observer = Node::observer(&self.shared).await;
         let refs = self.look(&observer).await;
+        look_at_all(self, &observer).await;
         oracle::check_repository(&observer).await;
         let edits = oracle::edits_of(&self.shared.logs, self.log);
         assert_eq!(oracle::replay(&edits), refs, "the log replayed gives other refs");
@@ -343,6 +365,7 @@ impl World {
         }
         let histories = self.histories.lock();
         histories.check();
+        self.names.lock().check();
         Outcome {
             trace: self.shared.chaos.trace(),
             operations: histories.len(),
