@@ -57,19 +57,11 @@ pub enum Command {
     /// Make, list and change repositories
     #[command(subcommand)]
     Repo(RepoCommand),
-    /// Take a bare directory or a remote repository in
+    /// Take a git directory or a remote repository in
     #[command(
         after_help = "Examples:\n  cuesta import alice/notes /srv/git/notes.git\n  cuesta import alice/notes https://example.org/notes.git"
     )]
-    Import {
-        /// The repository, made if it is not there
-        name: String,
-        /// A bare directory, or the URL of a remote
-        source: String,
-        /// Make the repository equal to the directory: refs pruned, HEAD, symrefs, shallow list and settings taken over
-        #[arg(long)]
-        exact: bool,
-    },
+    Import(ImportArgs),
     /// Print an object's content
     #[command(after_help = "Example:\n  cuesta cat alice/notes 8ab686eafeb1f44702738c8b0f24f2567c36da6d")]
     Cat {
@@ -87,12 +79,42 @@ pub enum Command {
     Fsck {
         /// The repository
         repository: String,
+        /// Check checksums and structure only, not every object
+        #[arg(long)]
+        quick: bool,
+        /// Say nothing but what is damaged
+        #[arg(long, short)]
+        quiet: bool,
     },
     /// Check that the bucket does what Cuesta relies on
     Doctor,
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+}
+
+/// `cuesta import …`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The repository, made if it is not there
+    pub name: String,
+    /// A git directory, or the URL of a remote
+    pub source: String,
+    /// Make the repository equal to the directory: refs pruned, HEAD, symrefs, shallow list and settings taken over
+    #[arg(long)]
+    pub exact: bool,
+    /// Let in objects that break git's fsck rules
+    #[arg(long)]
+    pub no_strict: bool,
+    /// Take objects, too, from the directories that this one borrows from
+    #[arg(long)]
+    pub alternates: bool,
+    /// The user at the remote; the password is taken from CUESTA_IMPORT_PASSWORD
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Say nothing unless it fails
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// `cuesta repo …`.

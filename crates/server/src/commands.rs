@@ -1,6 +1,9 @@
 //! What the binary does when it is told to: each command a function of the settings.
 
+mod fsck;
+mod import;
 mod inspect;
+mod progress;
 mod repo;
 mod serve;
 
@@ -34,8 +37,17 @@ async fn dispatch(command: &Command, config: &Config) -> anyhow::Result<()> {
         Command::Layers { repository } => {
             inspect::layers(&storage::open(settings, Role::Command).await?.engine, repository).await
         }
-        Command::Import { .. } => bail!("this version cannot import yet: push with 'git push --mirror' instead"),
-        Command::Fsck { .. } => bail!("this version cannot check repositories yet: clone and run 'git fsck' instead"),
+        Command::Import(arguments) => {
+            import::run(&storage::open(settings, Role::Command).await?.engine, arguments).await
+        }
+        Command::Fsck {
+            repository,
+            quick,
+            quiet,
+        } => {
+            let engine = storage::open(settings, Role::Command).await?.engine;
+            fsck::run(&engine, repository, *quick, *quiet).await
+        }
     }
 }
 

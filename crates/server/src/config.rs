@@ -17,6 +17,8 @@ use toml::{Table, Value};
 const ENVIRONMENT_PREFIX: &str = "CUESTA_";
 /// Names the configuration file; the one variable that is not a setting.
 const ENVIRONMENT_CONFIG: &str = "CUESTA_CONFIG";
+/// The password of `cuesta import --user`: no setting, for it is another host's.
+pub(crate) const ENVIRONMENT_IMPORT_PASSWORD: &str = "CUESTA_IMPORT_PASSWORD";
 
 /// What settings are made from, weakest first.
 #[derive(Clone, Debug, Default)]
@@ -174,7 +176,7 @@ impl Merged {
         let Some(name) = variable.strip_prefix(ENVIRONMENT_PREFIX) else {
             return Ok(());
         };
-        if variable == ENVIRONMENT_CONFIG {
+        if [ENVIRONMENT_CONFIG, ENVIRONMENT_IMPORT_PASSWORD].contains(&variable) {
             return Ok(());
         }
         self.add_text(

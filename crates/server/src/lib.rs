@@ -11,5 +11,6 @@ pub mod logs;
 pub mod metered_log;
 pub mod metrics;
 pub mod node;
+pub mod remote;
 pub mod service;
 pub mod storage;
