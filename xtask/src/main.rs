@@ -11,6 +11,7 @@ const USAGE: &str = "usage: cargo xtask <command>
 commands:
   test           every check there is: format, lints, tidy, all tests, real clients over a directory, S3 and Azure
   test --quick   the same without S3, Azure and the clients that must be downloaded
+  services       start S3 and Azure servers for tests, print the environment to test with, and wait for the end of input
   tidy           check what the compiler cannot: crate edges, file lengths, reasons for dependencies";
 
 fn main() -> Result<()> {
@@ -19,6 +20,7 @@ fn main() -> Result<()> {
     match words[..] {
         ["test"] => test::run(test::Extent::Everything),
         ["test", "--quick"] => test::run(test::Extent::Quick),
+        ["services"] => services::lend(),
         ["tidy"] => tidy::check(),
         _ => bail!("{USAGE}"),
     }

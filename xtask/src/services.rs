@@ -203,6 +203,16 @@ impl Drop for Services {
     }
 }
 
+/// Starts the servers for whoever runs tests by hand, and stops them at the end of input.
+pub(crate) fn lend() -> Result<()> {
+    let services = Services::install()?.start()?;
+    for (name, value) in services.variables() {
+        println!("export {name}='{value}'");
+    }
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
 /// Installs unless a note says that these very packages were installed.
 fn once(root: &Path, name: &str, packages: &[&str], install: fn(&Path, &[&str]) -> Result<()>) -> Result<()> {
     let note = root.join(format!("{name}.installed"));
@@ -210,7 +220,7 @@ fn once(root: &Path, name: &str, packages: &[&str], install: fn(&Path, &[&str]) 
     if std::fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    println!("installing {}", packages.join(", "));
+    eprintln!("installing {}", packages.join(", "));
     install(root, packages)?;
     Ok(std::fs::write(&note, wanted)?)
 }
