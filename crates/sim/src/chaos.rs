@@ -2,9 +2,12 @@
 
 use parking_lot::Mutex;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// How often calls fail, in calls of a thousand, and how long they take.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,6 +164,8 @@ pub struct Link {
     chaos: Chaos,
     node: u32,
     alive: Arc<AtomicBool>,
+    frozen: Arc<AtomicBool>,
+    thaw: Arc<Notify>,
     /// Calls neither fail nor count: an observer's.
     quiet: bool,
 }
@@ -172,6 +177,8 @@ impl Link {
             chaos,
             node,
             alive: Arc::new(AtomicBool::new(true)),
+            frozen: Arc::default(),
+            thaw: Arc::default(),
             quiet: false,
         }
     }
@@ -187,6 +194,20 @@ impl Link {
     /// Ends the node.
     pub fn cut(&self) {
         self.alive.store(false, Ordering::SeqCst);
+        self.freeze(false);
+    }
+
+    /// Stops the node in its tracks, as a long pause of its machine does, or lets it go on.
+    pub fn freeze(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::SeqCst);
+        self.thaw.notify_waiters();
+    }
+
+    /// Waits while the node is frozen.
+    pub(crate) async fn thawed(&self) {
+        while let Some(thaw) = armed(&self.thaw, || self.frozen.load(Ordering::SeqCst)) {
+            thaw.await;
+        }
     }
 
     /// Whether the node lives.
@@ -218,6 +239,7 @@ impl Link {
         if self.quiet {
             return act.await;
         }
+        self.thawed().await;
         let step = self.chaos.decide(self.node, &name);
         pause(step.before_ms).await;
         match step.fate {
@@ -241,12 +263,21 @@ impl Link {
             self.cut();
         }
         pause(step.after_ms).await;
+        self.thawed().await;
         match step.fate {
             _ if !self.is_alive() => Err(error("the node is gone")),
             Fate::After => Err(error("the answer was lost")),
             _ => answer,
         }
     }
+}
+
+/// The next notification, if it is to be waited for. In order of arrival, unlike those of `tokio::sync::watch`, which wakes
+/// its waiters in an order of its own.
+pub(crate) fn armed<'a>(notify: &'a Notify, wait: impl FnOnce() -> bool) -> Option<Pin<Box<Notified<'a>>>> {
+    let mut notified = Box::pin(notify.notified());
+    notified.as_mut().enable();
+    wait().then_some(notified)
 }
 
 /// A late effect comes so many times later than a usual one.

@@ -1,6 +1,6 @@
 //! A log store in memory whose calls fail by plan, and the record of what truly became durable.
 
-use crate::chaos::Link;
+use crate::chaos::{Link, armed};
 use async_trait::async_trait;
 use bytes::Bytes;
 use cuesta_format::LogId;
@@ -8,12 +8,15 @@ use cuesta_ledger::{Appended, Base, LedgerError, Limits, LogStore, MemoryStore};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// The log store that all nodes share, and every entry that it ever took.
 #[derive(Default)]
 pub struct SharedLogs {
     store: MemoryStore,
     entries: Mutex<BTreeMap<LogId, Vec<Bytes>>>,
+    /// Some log has grown or ended.
+    news: Notify,
 }
 
 impl SharedLogs {
@@ -26,8 +29,26 @@ impl SharedLogs {
         let appended = self.store.append(log, number, entry.clone()).await?;
         if appended == Appended::Done {
             self.entries.lock().entry(log).or_default().push(entry);
+            self.news.notify_waiters();
         }
         Ok(appended)
+    }
+
+    async fn changed(&self, log: LogId, than: u64) -> Result<u64, LedgerError> {
+        loop {
+            let news = armed(&self.news, || true);
+            let end = self.store.end(log).await?;
+            match news {
+                Some(news) if end <= than => news.await,
+                _ => return Ok(end),
+            }
+        }
+    }
+
+    async fn drop_log(&self, log: LogId) -> Result<(), LedgerError> {
+        self.store.drop_log(log).await?;
+        self.news.notify_waiters();
+        Ok(())
     }
 }
 
@@ -97,12 +118,14 @@ impl LogStore for FaultyLog {
         if !self.link.is_alive() || self.link.loses_news() {
             return Err(fault("no news"));
         }
-        self.shared.store.changed(log, than).await
+        let changed = self.shared.changed(log, than).await;
+        self.link.thawed().await;
+        changed
     }
 
     async fn drop_log(&self, log: LogId) -> Result<(), LedgerError> {
         let shared = Arc::clone(&self.shared);
-        let act = async move { shared.store.drop_log(log).await };
+        let act = async move { shared.drop_log(log).await };
         self.link.call(format!("drop {log}"), fault, act).await
     }
 }

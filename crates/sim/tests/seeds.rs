@@ -38,9 +38,14 @@ fn all_that_must_hold_holds() {
     }
 }
 
+/// Seeds that are run twice.
+fn repeats() -> u64 {
+    number("CUESTA_SIM_SEEDS").unwrap_or(6)
+}
+
 #[test]
 fn a_seed_repeats_itself() {
-    for seed in 0..3 {
+    for seed in 0..repeats() {
         let (one, other) = (world::run(seed), world::run(seed));
         for (at, (a, b)) in one.trace.iter().zip(&other.trace).enumerate() {
             assert_eq!(a, b, "seed {seed} differs from itself at event {at}");
