@@ -174,7 +174,12 @@ impl Pusher {
                     );
                 }
                 assert_eq!(report.unpack, Ok(()), "{wish:?}");
-                report.number.is_some()
+                let happened = report.refs.iter().any(Result::is_ok);
+                assert!(
+                    happened || report.number.is_none(),
+                    "all refused, and yet an entry: {report:?}"
+                );
+                happened
             }
             Err(error) if is_unclear(&error) => {
                 wish.unclear = true;

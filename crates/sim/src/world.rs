@@ -76,6 +76,7 @@ pub(crate) struct World {
     nodes: Mutex<Vec<Option<Node>>>,
     log: LogId,
     pushers: usize,
+    rates: Rates,
     histories: Mutex<Histories<ObjectId>>,
     names: Mutex<Histories<()>>,
     absent: Mutex<BTreeSet<ObjectId>>,
@@ -127,6 +128,7 @@ async fn simulate(seed: u64) -> Outcome {
     }
     let mut services = JoinSet::new();
     services.spawn(Arc::clone(&world).restart_nodes(random.fork()));
+    services.spawn(Arc::clone(&world).storms(random.fork()));
     services.spawn(Arc::clone(&world).fold_logs(random.fork()));
     // Owners are meant to be alone; that two of them do no harm is part of what must hold.
     for _ in 0..random.usize(1..3) {
@@ -171,6 +173,7 @@ impl World {
             nodes: Mutex::new(nodes),
             log,
             pushers: random.usize(2..5),
+            rates,
             histories: Mutex::default(),
             names: Mutex::default(),
             absent: Mutex::default(),
@@ -306,6 +309,24 @@ impl World {
             let node = Node::start_somehow(&self.shared, u32::try_from(at).unwrap_or(0)).await;
             self.shared.chaos.note(format!("node {at} is back"));
             self.nodes.lock()[at] = Some(node);
+        }
+    }
+
+    /// Now and then almost everything fails for a while, so that nodes give up with outcomes unknown.
+    async fn storms(self: Arc<Self>, mut random: fastrand::Rng) {
+        while !self.over.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(random.u64(100..4000))).await;
+            let storm = Rates {
+                before: 300,
+                after: 400,
+                late: 100,
+                ..self.rates
+            };
+            self.shared.chaos.note("a storm begins");
+            self.shared.chaos.set_rates(storm);
+            tokio::time::sleep(Duration::from_millis(random.u64(100..1500))).await;
+            self.shared.chaos.set_rates(self.rates);
+            self.shared.chaos.note("a storm ends");
         }
     }
 
