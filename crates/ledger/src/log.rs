@@ -43,7 +43,8 @@ impl Default for LogOptions {
 pub enum Committed<M: Machine = State> {
     /// It is durable, and visible to every request that starts from now on, on any node.
     Done {
-        /// The entry it came in.
+        /// The entry it came in. One whose reply was lost and that was then found through a checkpoint came in this entry or
+        /// an earlier one.
         number: u64,
         /// A state that has it.
         state: Arc<M>,

@@ -57,7 +57,7 @@ pub struct ReceiveReport {
     pub refs: Vec<Result<(), String>>,
     /// For the user's eyes: what was done although it is odd.
     pub warnings: Vec<String>,
-    /// The entry of the log that holds the push, if it changed anything.
+    /// The entry of the log that holds the push, if it changed anything; see [`cuesta_ledger::Committed`] for how exact it is.
     pub number: Option<u64>,
 }
 
