@@ -54,6 +54,8 @@ pub struct Chaos(Arc<Mutex<Inner>>);
 struct Inner {
     random: fastrand::Rng,
     rates: Rates,
+    /// Other rates for what a node does to learn the fate of an append.
+    append_rates: Option<Rates>,
     calls: u64,
     crash: Option<(u64, Moment)>,
     trace: Vec<String>,
@@ -67,6 +69,7 @@ impl Chaos {
         Self(Arc::new(Mutex::new(Inner {
             random: fastrand::Rng::with_seed(seed),
             rates,
+            append_rates: None,
             calls: 0,
             crash: None,
             trace: Vec::new(),
@@ -77,6 +80,11 @@ impl Chaos {
     /// Other rates from now on.
     pub fn set_rates(&self, rates: Rates) {
         self.0.lock().rates = rates;
+    }
+
+    /// Other rates from now on for appends and for reads of the log, or no longer.
+    pub fn set_append_rates(&self, rates: Option<Rates>) {
+        self.0.lock().append_rates = rates;
     }
 
     /// Ends the node that makes the nth call, counted from 1.
@@ -103,7 +111,9 @@ impl Chaos {
     fn decide(&self, node: u32, name: &str) -> Step {
         let mut inner = self.0.lock();
         inner.calls += 1;
-        let (number, rates) = (inner.calls, inner.rates);
+        let is_append = name.starts_with("append ") || name.starts_with("read ");
+        let append_rates = inner.append_rates.filter(|_| is_append);
+        let (number, rates) = (inner.calls, append_rates.unwrap_or(inner.rates));
         let mut delay = || match rates.delay_ms_max {
             0 => 0,
             max => inner.random.u64(0..=max),

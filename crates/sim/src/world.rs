@@ -323,9 +323,14 @@ impl World {
                 ..self.rates
             };
             self.shared.chaos.note("a storm begins");
-            self.shared.chaos.set_rates(storm);
-            tokio::time::sleep(Duration::from_millis(random.u64(100..1500))).await;
+            match random.bool() {
+                true => self.shared.chaos.set_rates(storm),
+                // Everything else works: nodes do what they do about outcomes they never learn.
+                false => self.shared.chaos.set_append_rates(Some(storm)),
+            }
+            tokio::time::sleep(Duration::from_millis(random.u64(100..2500))).await;
             self.shared.chaos.set_rates(self.rates);
+            self.shared.chaos.set_append_rates(None);
             self.shared.chaos.note("a storm ends");
         }
     }
