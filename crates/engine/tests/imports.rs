@@ -161,6 +161,24 @@ async fn what_was_unreachable_can_become_reachable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_lies_in_an_unreachable_and_in_another_layer_is_known() {
+    let source = Source::filled(ObjectFormat::Sha1);
+    let orphan = source.git(&["commit-tree", "-m", "orphan", "HEAD^{tree}"]);
+    let target = Target::new().await;
+    target.import_exact(source.path()).await;
+    // It becomes reachable by a layer that is too large for the ledger, where the unreachable one still is.
+    source.git(&["update-ref", "refs/heads/found", orphan.trim()]);
+    let noise: String = std::iter::repeat_with(fastrand::alphanumeric).take(2 << 20).collect();
+    source.commit("noise", &noise);
+    target.import_exact(source.path()).await;
+    let child = source.git(&["commit-tree", "-m", "child", "-p", orphan.trim(), "HEAD^{tree}"]);
+    source.git(&["update-ref", "refs/heads/found", child.trim()]);
+    let report = target.import(source.path()).await;
+    assert_eq!((report.objects_read, report.refs_updated), (1, 1));
+    target.equals(&source).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shallow_repository_and_its_boundary_come_over() {
     let origin = Source::filled(ObjectFormat::Sha1);
     let dir = tempfile::tempdir().unwrap();
