@@ -270,9 +270,9 @@ impl Repository {
     }
 }
 
-/// The ids that a fetch from a remote should ask for: those that refs want and the repository does not vouch for.
 impl Repository {
-    /// Of these ids, those whose objects are not here with all that they reach, each once and in order.
+    /// Of these ids, those whose objects are not here with all that they reach, each once and in order: what a fetch from
+    /// a remote should ask for.
     pub async fn missing(&self, oids: impl IntoIterator<Item = ObjectId>) -> Result<Vec<ObjectId>, EngineError> {
         let view = self.view().await?;
         let mut oids: Vec<ObjectId> = oids.into_iter().collect();
