@@ -29,6 +29,8 @@ pub enum Moment {
     Before,
     /// The call has taken effect; nobody hears of it.
     After,
+    /// The call takes effect when its node is long gone.
+    Late,
 }
 
 /// What becomes of one call.
@@ -257,6 +259,14 @@ impl Link {
                 self.cut();
                 return Err(error("the node is gone"));
             }
+            Fate::Crash(Moment::Late) => {
+                self.cut();
+                tokio::spawn(async move {
+                    pause(CRASH_LATE_MS).await;
+                    drop(act.await);
+                });
+                return Err(error("the node is gone"));
+            }
             Fate::Before => return Err(error("the request was lost")),
             Fate::Late => {
                 let delay_ms = LATE_FACTOR * (step.before_ms + step.after_ms + 1);
@@ -289,6 +299,9 @@ pub(crate) fn armed<'a>(notify: &'a Notify, wait: impl FnOnce() -> bool) -> Opti
     notified.as_mut().enable();
     wait().then_some(notified)
 }
+
+/// The last call of a node that crashes takes effect so much later.
+pub const CRASH_LATE_MS: u64 = 10_000;
 
 /// A late effect comes so many times later than a usual one.
 const LATE_FACTOR: u64 = 8;

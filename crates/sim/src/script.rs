@@ -2,7 +2,7 @@
 //! crash is there after it, what failed is there whole or not at all, and the story can be told to its end.
 
 use crate::background;
-use crate::chaos::{Chaos, Link, Moment, Rates};
+use crate::chaos::{CRASH_LATE_MS, Chaos, Link, Moment, Rates};
 use crate::forge::Forge;
 use crate::node::{Node, Shared, expect_outage};
 use crate::oracle::{self, Refs};
@@ -11,6 +11,7 @@ use cuesta_engine::EngineError;
 use cuesta_git::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// A story.
 pub struct Script {
@@ -170,10 +171,14 @@ impl Script {
         run(async {
             let shared = self.shared(&chaos);
             let (next, refs) = self.until_crash(&shared, &chaos).await;
-            let refs = self.check(&shared, &refs).await;
+            let mut found = self.check(&shared, &refs).await;
+            if moment == Moment::Late {
+                tokio::time::sleep(Duration::from_millis(2 * CRASH_LATE_MS)).await;
+                found = self.check(&shared, &refs).await;
+            }
             // A step that failed unheard may be done nevertheless.
             let next = match self.steps.get(next) {
-                Some(step) if matches!(step.act, Act::Push(_)) && step.after == refs => next + 1,
+                Some(step) if matches!(step.act, Act::Push(_)) && step.after == found => next + 1,
                 _ => next,
             };
             let node = Node::observer(&shared).await;
