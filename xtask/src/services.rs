@@ -105,7 +105,7 @@ impl Services {
         }]});
         std::fs::write(&access, identity.to_string())?;
         let servers = ["master", "volume", "filer", "s3"];
-        let ports = free_ports(2 * servers.len() + 1)?;
+        let ports = free_ports(servers.len())?;
         let mut command = Command::new(self.root.join("venv/bin/weed"));
         command
             .args([
@@ -124,13 +124,10 @@ impl Services {
             .arg(format!("-s3.config={}", access.display()))
             // Off: it would otherwise take a port of its own that is always the same.
             .arg("-s3.port.iceberg=0");
-        for (server, pair) in servers.iter().zip(ports.chunks_exact(2)) {
-            if let [port, grpc] = pair {
-                command.arg(format!("-{server}.port={port}"));
-                command.arg(format!("-{server}.port.grpc={grpc}"));
-            }
+        for (server, port) in servers.iter().zip(&ports) {
+            command.arg(format!("-{server}.port={port}"));
         }
-        let port = ports.iter().rev().nth(2).context("no port")?;
+        let port = ports.last().context("no port")?;
         self.launch("seaweedfs", command, *port)
     }
 
@@ -263,10 +260,27 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Ports that nothing listens on. All are held until all are found, so that they differ.
+/// SeaweedFS's servers listen for one another this much above their ports. It can be told otherwise, but then its locks,
+/// on which conditional writes rest, look in the wrong place.
+const GRPC_ABOVE: u16 = 10_000;
+/// Ports below those that systems give to whoever does not care.
+const PORTS: std::ops::Range<u16> = 11_000..20_000;
+
+/// Ports that nothing listens on, nor so much above them. All are held until all are found, so that they differ.
 fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
-    let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
-    let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
-    ports.collect()
+    let mut held = Vec::new();
+    let mut ports = Vec::new();
+    // Runs at the same time should not try the same ones.
+    let skipped = std::process::id() as usize * 16 % PORTS.len();
+    for port in PORTS.cycle().skip(skipped).take(PORTS.len()) {
+        let pair = [port, port + GRPC_ABOVE].map(|port| TcpListener::bind(("127.0.0.1", port)));
+        if let [Ok(one), Ok(other)] = pair {
+            held.extend([one, other]);
+            ports.push(port);
+        }
+        if ports.len() == count {
+            return Ok(ports);
+        }
+    }
+    bail!("no free ports between {} and {}", PORTS.start, PORTS.end)
 }
