@@ -1,10 +1,11 @@
 //! `cuesta-bench`: comparisons with stock git.
 
-use anyhow::Result;
-use clap::{Parser, Subcommand};
-use cuesta_bench::{cgi, compare};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+use cuesta_bench::{cgi, compare, push, stub};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Measures Cuesta beside stock git
 #[derive(Parser)]
@@ -44,7 +45,82 @@ enum Command {
         /// Address to listen on
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
+        /// A setting for git, such as core.fsync=all
+        #[arg(long, value_name = "NAME=VALUE")]
+        set: Vec<String>,
     },
+    /// Many agents push small commits, each to its own branch; prints a table and audits what was acknowledged
+    Push(PushArguments),
+    /// Acknowledge every push at once: tells what the generator itself can do
+    Stub {
+        /// Address to listen on
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+    },
+}
+
+#[derive(Args)]
+struct PushArguments {
+    /// Repositories, http://[user:password@]host[:port]/path; several take turns at every level
+    #[arg(required = true)]
+    urls: Vec<String>,
+    /// What to call each in the table, in the order of the URLs
+    #[arg(long, value_delimiter = ',')]
+    names: Vec<String>,
+    /// The servers' processes, in the order of the URLs: their CPU is told
+    #[arg(long = "pid", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// Numbers of agents, one after another
+    #[arg(long, value_delimiter = ',', default_value = "1,8,32,128")]
+    agents: Vec<usize>,
+    /// Repeat all levels so often
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Seconds counted at each level
+    #[arg(long, default_value_t = 10)]
+    duration: u64,
+    /// Seconds before them that are not
+    #[arg(long, default_value_t = 2)]
+    warmup: u64,
+    /// Fewest files in a commit
+    #[arg(long, default_value_t = 1)]
+    files_min: usize,
+    /// Most files in a commit
+    #[arg(long, default_value_t = 10)]
+    files_max: usize,
+    /// Bytes of each file
+    #[arg(long, default_value_t = 2048)]
+    file_size: usize,
+    /// Refs to make first
+    #[arg(long, default_value_t = 0)]
+    preload: usize,
+    /// Clone at the end and check with git fsck
+    #[arg(long)]
+    fsck: bool,
+}
+
+impl PushArguments {
+    fn options(self) -> Result<push::Options> {
+        ensure!(self.files_min <= self.files_max, "--files-min is above --files-max");
+        let servers = self.urls.into_iter().enumerate().map(|(index, url)| push::Server {
+            name: self.names.get(index).unwrap_or(&url).clone(),
+            pid: self.pids.get(index).copied(),
+            url,
+        });
+        Ok(push::Options {
+            servers: servers.collect(),
+            levels: self.agents,
+            rounds: self.rounds,
+            warmup: Duration::from_secs(self.warmup),
+            duration: Duration::from_secs(self.duration),
+            shape: push::Shape {
+                files: self.files_min..=self.files_max,
+                file_bytes: self.file_size,
+            },
+            preload: self.preload,
+            fsck: self.fsck,
+        })
+    }
 }
 
 fn main() -> Result<()> {
@@ -69,10 +145,17 @@ fn main() -> Result<()> {
                 scratch,
             })
         }
-        Command::HttpBackend { root, listen } => {
+        Command::HttpBackend { root, listen, set } => {
             let listener = TcpListener::bind(listen)?;
             println!("serving '{}' at http://{}", root.display(), listener.local_addr()?);
-            cgi::Backend::new(root).serve(&listener)
+            let mut backend = cgi::Backend::new(root);
+            for setting in &set {
+                let (name, value) = setting.split_once('=').context("--set takes NAME=VALUE")?;
+                backend.settings.push((name.to_owned(), value.to_owned()));
+            }
+            backend.serve(&listener)
         }
+        Command::Push(arguments) => push::run(&arguments.options()?),
+        Command::Stub { listen } => stub::serve(listen),
     }
 }
