@@ -170,7 +170,7 @@ fn binary() -> Result<PathBuf> {
     let path = profile.join("cuesta");
     ensure!(
         path.exists(),
-        "'{}' is not there: run 'cargo build --bin cuesta' first",
+        "'{}' is not there: run 'cargo xtask test', or 'cargo build --bin cuesta' first",
         path.display()
     );
     Ok(path)

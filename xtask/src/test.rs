@@ -16,9 +16,6 @@ pub(crate) enum Extent {
     Quick,
 }
 
-/// The package that needs the built binary and the services, and is run after all others.
-const BLACKBOX: &str = "cuesta-blackbox";
-
 /// Runs everything; fails at the first step that fails, except that all tests are run.
 pub(crate) fn run(extent: Extent) -> Result<()> {
     let start = now();
@@ -32,7 +29,7 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
             &[],
         )
     })?;
-    step("build", || cargo(&["build", "--bin", "cuesta"], &[]))?;
+    step("build", || cargo(&["build", "--workspace", "--bin", "cuesta"], &[]))?;
     let services = match installing {
         Some(thread) => step("services", || {
             let installed = thread.join().ok().context("the installation panicked")?;
@@ -41,20 +38,20 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
         None => None,
     };
     let variables = services.as_ref().map_or_else(Vec::new, Services::variables);
-    let unit = step("tests of the crates", || {
-        cargo(
-            &["test", "--workspace", "--exclude", BLACKBOX, "--no-fail-fast"],
-            &variables,
-        )
+    // Always the whole workspace, so that no dependency is built a second time with fewer features.
+    let crates = step("tests of the crates", || {
+        cargo(&["test", "--workspace", "--no-fail-fast"], &[])
+    });
+    let stores = step("tests of the bucket over all stores", || {
+        cargo(&["test", "--workspace", "--test", "conformance"], &variables)
     });
     let clients = step("real clients", || {
         let mut variables = variables.clone();
         variables.push(("CUESTA_TEST_BUCKETS".to_owned(), buckets(services.as_ref()).to_owned()));
-        cargo(&["test", "--package", BLACKBOX], &variables)
+        cargo(&["test", "--workspace", "--test", "clients"], &variables)
     });
     drop(services);
-    unit?;
-    clients?;
+    crates.and(stores).and(clients)?;
     println!("== all passed in {}", seconds(start.elapsed()));
     Ok(())
 }

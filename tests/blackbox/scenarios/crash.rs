@@ -14,7 +14,7 @@ use std::thread;
 
 const ROUNDS: usize = 10;
 /// Over a network each start probes the bucket anew, which takes longer than what is tested here.
-const REMOTE_ROUNDS: usize = 2;
+const REMOTE_ROUNDS: usize = 1;
 const PUSHERS: usize = 4;
 const REPOSITORY: &str = "suite/crash.git";
 
@@ -29,6 +29,10 @@ pub(super) fn checks() -> Vec<Check> {
             run: restart_without_cache,
         },
     ]
+}
+
+fn is_remote(bucket: BucketKind) -> bool {
+    matches!(bucket, BucketKind::S3 | BucketKind::Azure)
 }
 
 /// A client that pushes commit after commit to a branch of its own, and what was acknowledged.
@@ -109,10 +113,7 @@ fn kill_during_pushes(bucket: BucketKind) -> Result<()> {
         .map(|number| Pusher::new(root.path(), number))
         .collect::<Result<Vec<_>>>()?;
     let mut random = fastrand::Rng::with_seed(1);
-    let rounds = match bucket {
-        BucketKind::None | BucketKind::Directory => ROUNDS,
-        BucketKind::S3 | BucketKind::Azure => REMOTE_ROUNDS,
-    };
+    let rounds = if is_remote(bucket) { REMOTE_ROUNDS } else { ROUNDS };
     for round in 0..rounds {
         let server = Cuesta::start(&options)?;
         push_until_killed(server, &mut pushers, random.usize(1..12))?;
@@ -197,7 +198,13 @@ fn restart_without_cache(bucket: BucketKind) -> Result<()> {
         .stdin(std::fs::File::open(&stream)?)
         .status()?;
     ensure!(status.success(), "fast-import failed");
-    for step in ["~300", "~1", "~0"] {
+    let steps = ["~300", "~1", "~0"];
+    let steps = if is_remote(bucket) {
+        steps.get(..REMOTE_ROUNDS)
+    } else {
+        Some(&steps[..])
+    };
+    for step in steps.unwrap_or_default() {
         let server = Cuesta::start(&options)?;
         let commit = pusher.git(&["rev-parse", &format!("{}{step}", pusher.branch)])?;
         pusher.git(&[
