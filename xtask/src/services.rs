@@ -122,8 +122,8 @@ impl Services {
             ])
             .arg(format!("-dir={}", directory.display()))
             .arg(format!("-s3.config={}", access.display()))
-            // Off: it would otherwise take a port of its own that is always the same.
-            .arg("-s3.port.iceberg=0");
+            // Off: they would otherwise take ports that are always the same.
+            .args(["-s3.port.iceberg=0", "-s3.port.lance=0"]);
         for (server, port) in servers.iter().zip(&ports) {
             command.arg(format!("-{server}.port={port}"));
         }
