@@ -76,7 +76,7 @@ impl Default for Settings {
             bucket_allow_http: false,
             create_on_push: true,
             log_format: LogFormat::Text,
-            log_level: "info".to_owned(),
+            log_level: "info,object_store=warn".to_owned(),
             cache_bytes_max: ByteSize::mib(128),
             refs_cache_bytes_max: ByteSize::mib(32),
             disk_cache_bytes_max: ByteSize::mib(4096),
