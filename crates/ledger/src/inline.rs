@@ -24,44 +24,44 @@ impl InlineObjects {
         self.places.get(oid)?.last().map(|(record, entry)| (record, *entry))
     }
 
-    /// Takes in the objects of a layer, if it is inline.
-    pub(crate) fn add(&mut self, format: Option<ObjectFormat>, record: &Arc<LayerRecord>) -> Result<(), Conflict> {
-        for (oid, entry) in objects(record)? {
-            if Some(oid.format()) != format {
-                return Err(bad_cue(record, "object ids of another object format"));
-            }
-            self.places.entry(oid).or_default().push((record.clone(), entry));
+    /// Performs a change; `kept` are the layers that are there after it.
+    pub(crate) fn change(&mut self, change: InlineChange, kept: &Layers) {
+        let added = |layer: &LayerRecord| change.added.iter().any(|(record, _)| record.meta.id == layer.meta.id);
+        self.remove(&change.gone, kept, added);
+        for (record, lookup) in &change.added {
+            self.add(record, lookup);
         }
-        Ok(())
     }
 
-    /// Forgets layers; `kept` are those that stay. A flush takes nearly all, so that starting anew from the few that
-    /// stay is cheaper than taking out one object after the other.
-    pub(crate) fn remove(&mut self, gone: &[Arc<LayerRecord>], kept: &Layers) {
+    fn add(&mut self, record: &Arc<LayerRecord>, lookup: &Lookup) {
+        for (oid, entry) in rows(lookup) {
+            self.places.entry(oid).or_default().push((record.clone(), entry));
+        }
+    }
+
+    /// Forgets layers; `kept` are those that stay, but for those `added` only now. A flush takes nearly all, so that
+    /// starting anew from the few that stay is cheaper than taking out one object after the other.
+    fn remove(&mut self, gone: &[Arc<LayerRecord>], kept: &Layers, added: impl Fn(&LayerRecord) -> bool) {
         let gone: Vec<_> = gone.iter().filter(|record| record.is_inline()).collect();
         if gone.is_empty() {
             return;
         }
         let objects_gone: u64 = gone.iter().map(|record| u64::from(record.meta.objects)).sum();
-        if objects_gone.saturating_mul(2) >= self.places.len() as u64 {
-            self.restart(kept);
-        } else {
-            gone.into_iter().for_each(|record| self.remove_one(record));
+        if objects_gone.saturating_mul(2) < self.places.len() as u64 {
+            return gone.into_iter().for_each(|record| self.remove_one(record));
         }
-    }
-
-    fn restart(&mut self, kept: &Layers) {
         self.places = HashMap::default();
-        for record in kept.list().iter().filter(|record| record.is_inline()) {
+        for record in kept.list().iter().filter(|record| record.is_inline() && !added(record)) {
             // What was taken in before can be taken in again.
-            for (oid, entry) in objects(record).into_iter().flatten() {
-                self.places.entry(oid).or_default().push((record.clone(), entry));
+            if let Ok(Some(lookup)) = lookup(record) {
+                self.add(record, &lookup);
             }
         }
     }
 
     fn remove_one(&mut self, record: &LayerRecord) {
-        for (oid, _) in objects(record).into_iter().flatten() {
+        let Ok(Some(lookup)) = lookup(record) else { return };
+        for (oid, _) in rows(&lookup) {
             let Some(places) = self.places.get_mut(&oid) else {
                 continue;
             };
@@ -73,16 +73,44 @@ impl InlineObjects {
     }
 }
 
-/// The objects of an inline layer with their entries, as its cue's lookup has them; none for one in the bucket.
-fn objects(record: &LayerRecord) -> Result<impl Iterator<Item = (ObjectId, u32)>, Conflict> {
-    let lookup = match &record.place {
-        LayerPlace::Inline { cue, .. } => Some(read_lookup(cue).map_err(|error| bad_cue(record, error))?),
-        LayerPlace::Bucket => None,
-    };
-    Ok(lookup.into_iter().flat_map(|lookup| {
-        let ranks = 0..lookup.len();
-        ranks.map(move |rank| (lookup.oid(rank), lookup.entry(rank)))
-    }))
+/// What an edit does to the inline layers, each cue read and checked: performing it cannot fail.
+#[derive(Default)]
+pub(crate) struct InlineChange {
+    gone: Vec<Arc<LayerRecord>>,
+    added: Vec<(Arc<LayerRecord>, Lookup)>,
+}
+
+impl InlineChange {
+    /// A change that removes layers.
+    pub(crate) fn removing(gone: Vec<Arc<LayerRecord>>) -> Self {
+        Self {
+            gone,
+            added: Vec::new(),
+        }
+    }
+
+    /// Has it add a layer, too, which need not be inline.
+    pub(crate) fn add(&mut self, format: Option<ObjectFormat>, record: Arc<LayerRecord>) -> Result<(), Conflict> {
+        let Some(lookup) = lookup(&record)? else { return Ok(()) };
+        if rows(&lookup).any(|(oid, _)| Some(oid.format()) != format) {
+            return Err(bad_cue(&record, "object ids of another object format"));
+        }
+        self.added.push((record, lookup));
+        Ok(())
+    }
+}
+
+/// Ids and entries of a lookup.
+fn rows(lookup: &Lookup) -> impl Iterator<Item = (ObjectId, u32)> {
+    (0..lookup.len()).map(|rank| (lookup.oid(rank), lookup.entry(rank)))
+}
+
+/// The lookup of an inline layer's cue; none of a layer in the bucket.
+fn lookup(record: &LayerRecord) -> Result<Option<Lookup>, Conflict> {
+    match &record.place {
+        LayerPlace::Inline { cue, .. } => read_lookup(cue).map(Some).map_err(|error| bad_cue(record, error)),
+        LayerPlace::Bucket => Ok(None),
+    }
 }
 
 fn read_lookup(cue: &Bytes) -> Result<Lookup, FormatError> {

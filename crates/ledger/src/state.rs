@@ -5,7 +5,7 @@
 
 use crate::codec;
 use crate::conflict::{Conflict, RefConflict};
-use crate::inline::InlineObjects;
+use crate::inline::{InlineChange, InlineObjects};
 use crate::layers::{LayerRecord, Layers};
 use crate::recent::Recent;
 use crate::{LedgerError, Machine};
@@ -108,14 +108,26 @@ impl State {
     /// in the edit's refs must not be symbolic, layers removed must be there and layers added must not. The cost follows
     /// the edit, plus one pass over the layer list if it removes layers.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), Conflict> {
+        // The objects of inline layers are changed in place, when nothing can fail any more: of shared nodes each change
+        // copies a path, and each push brings several objects.
+        let inline_objects = std::mem::take(&mut self.inline_objects);
         let mut next = self.clone();
-        next.apply_format(edit)?;
-        next.apply_refs(edit)?;
-        next.apply_layers(edit)?;
-        next.apply_settings(edit);
+        self.inline_objects = inline_objects;
+        let change = next.apply_fallibly(edit)?;
+        next.inline_objects = std::mem::take(&mut self.inline_objects);
+        next.inline_objects.change(change, &next.layers);
         next.recent.push(edit.id, next.number);
         *self = next;
         Ok(())
+    }
+
+    /// All of an edit but what it means for the objects of inline layers.
+    fn apply_fallibly(&mut self, edit: &Edit) -> Result<InlineChange, Conflict> {
+        self.apply_format(edit)?;
+        self.apply_refs(edit)?;
+        let change = self.apply_layers(edit)?;
+        self.apply_settings(edit);
+        Ok(change)
     }
 
     /// Ends an entry: the edits applied since the last call are that entry's.
@@ -159,17 +171,18 @@ impl State {
             recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
             ..Self::default()
         };
-        let mut end = 0;
+        let (mut end, mut change) = (0, InlineChange::default());
         for added in checkpoint.layers {
-            state.add_layer(added, &mut end)?;
+            state.add_layer(added, &mut end, &mut change)?;
         }
+        state.inline_objects.change(change, &state.layers);
         Ok(state)
     }
 
-    fn add_layer(&mut self, added: AddedLayer, place: &mut usize) -> Result<(), Conflict> {
+    fn add_layer(&mut self, added: AddedLayer, place: &mut usize, change: &mut InlineChange) -> Result<(), Conflict> {
         let record = Arc::new(LayerRecord::new(added.meta, added.place));
         self.layers.insert(record.clone(), place)?;
-        self.inline_objects.add(self.object_format, &record)
+        change.add(self.object_format, record)
     }
 
     fn apply_format(&mut self, edit: &Edit) -> Result<(), Conflict> {
@@ -302,15 +315,16 @@ impl State {
         }
     }
 
-    fn apply_layers(&mut self, edit: &Edit) -> Result<(), Conflict> {
+    fn apply_layers(&mut self, edit: &Edit) -> Result<InlineChange, Conflict> {
         if edit.removed.is_empty() && edit.added.is_empty() {
-            return Ok(());
+            return Ok(InlineChange::default());
         }
         let (gone, mut place) = self.layers.remove(&edit.removed)?;
-        self.inline_objects.remove(&gone, &self.layers);
-        edit.added
-            .iter()
-            .try_for_each(|added| self.add_layer(added.clone(), &mut place))
+        let mut change = InlineChange::removing(gone);
+        for added in &edit.added {
+            self.add_layer(added.clone(), &mut place, &mut change)?;
+        }
+        Ok(change)
     }
 
     fn apply_settings(&mut self, edit: &Edit) {
