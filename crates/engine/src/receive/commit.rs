@@ -20,7 +20,8 @@ pub(crate) async fn commit(
 ) -> Result<Option<u64>, EngineError> {
     // Each round refuses at least one case, so there is an end.
     for _ in 0..=cases.len() {
-        if !atomic {
+        // Where there is no rest the log's own answer is enough.
+        if !atomic && cases.len() > 1 {
             refuse_conflicts(&repository.log().current(), repository.edit(cause, actor), cases);
         }
         let refs: Vec<RefUpdate> = ordered(cases).filter_map(|at| cases.get(at).and_then(update)).collect();
