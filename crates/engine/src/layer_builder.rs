@@ -8,6 +8,9 @@ use cuesta_format::{Base, CueBuilder, FormatError, Link, SegmentRow};
 use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind, PackHeader};
 use cuesta_git::{Checksum, ObjectFormat, ObjectId, ObjectKind};
 
+/// An entry's header or the trailer may come on top of a chunk.
+const SLACK_LEN: usize = ENTRY_HEADER_LEN_MAX;
+
 /// Takes the bytes of a pack as they are made.
 pub(crate) trait PackSink {
     /// Why it could not.
@@ -76,13 +79,13 @@ pub(crate) struct LayerBuilder<S: PackSink> {
 impl<S: PackSink> LayerBuilder<S> {
     /// Starts a layer of that many objects; bytes go to the sink in chunks of `chunk_len`.
     pub(crate) fn new(format: ObjectFormat, objects: u32, chunk_len: usize, buffer_len: usize, sink: S) -> Self {
-        let mut buffer = Vec::with_capacity(buffer_len.min(chunk_len));
+        let mut buffer = Vec::with_capacity(buffer_len.min(chunk_len) + SLACK_LEN);
         buffer.extend_from_slice(&PackHeader::new(objects).encode());
         Self {
             format,
             cue: CueBuilder::with_capacity(format, objects as usize),
             sink,
-            chunk_len,
+            chunk_len: chunk_len.max(1),
             buffer,
             flushed: 0,
             checksum: Checksum::new(format),
@@ -129,7 +132,6 @@ impl<S: PackSink> LayerBuilder<S> {
         };
         self.cue.entry(&entry.oid, entry.kind, offset, entry.size, base)?;
         self.offsets.push(offset);
-        self.buffer.reserve(ENTRY_HEADER_LEN_MAX);
         EntryHeader {
             kind,
             size: entry.own_size,
@@ -139,16 +141,28 @@ impl<S: PackSink> LayerBuilder<S> {
     }
 
     /// Adds bytes of the current entry's zlib stream.
-    pub(crate) fn stream(&mut self, bytes: &[u8]) -> Result<(), S::Error> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= self.chunk_len {
-            self.sum();
-            let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(self.chunk_len));
-            self.summed = 0;
-            self.flushed += chunk.len() as u64;
-            self.sink.write(Bytes::from(chunk))?;
+    pub(crate) fn stream(&mut self, mut bytes: &[u8]) -> Result<(), S::Error> {
+        // Cut where a chunk is full: growing a chunk's buffer would copy all of it.
+        loop {
+            let room = self.chunk_len.saturating_sub(self.buffer.len()).min(bytes.len());
+            let (now, later) = bytes.split_at(room);
+            self.buffer.extend_from_slice(now);
+            if self.buffer.len() >= self.chunk_len {
+                self.flush()?;
+            }
+            if later.is_empty() {
+                return Ok(());
+            }
+            bytes = later;
         }
-        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), S::Error> {
+        self.sum();
+        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(self.chunk_len + SLACK_LEN));
+        self.summed = 0;
+        self.flushed += chunk.len() as u64;
+        self.sink.write(Bytes::from(chunk))
     }
 
     /// Adds the segment of the next commit.
