@@ -5,7 +5,7 @@ use crate::counters::Operation;
 use crate::error::{Result, StoreError};
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStoreExt};
+use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use tokio::task::JoinSet;
 
 /// A payload on its way into a bucket: [`write`](Self::write) in order, then [`finish`](Self::finish).
@@ -19,7 +19,9 @@ pub struct Upload {
     path: Path,
     part_bytes: usize,
     parts_in_flight_max: usize,
-    buffer: Vec<u8>,
+    /// The part being filled: pieces as they came, for a copy would cost as much as the rest of an upload to a directory.
+    pieces: Vec<Bytes>,
+    pieces_bytes: usize,
     size: u64,
     parts: usize,
     multipart: Option<Box<dyn MultipartUpload>>,
@@ -34,7 +36,8 @@ impl Upload {
             path,
             part_bytes,
             parts_in_flight_max,
-            buffer: Vec::new(),
+            pieces: Vec::new(),
+            pieces_bytes: 0,
             size: 0,
             parts: 0,
             multipart: None,
@@ -57,11 +60,12 @@ impl Upload {
     /// After an error, or when the future was dropped before it was done, the upload can only be aborted.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
         while !bytes.is_empty() {
-            let room = self.part_bytes.saturating_sub(self.buffer.len());
+            let room = self.part_bytes.saturating_sub(self.pieces_bytes);
             let piece = bytes.split_to(room.min(bytes.len()));
-            self.buffer.extend_from_slice(&piece);
+            self.pieces_bytes += piece.len();
             self.size = self.size.saturating_add(piece.len() as u64);
-            if self.buffer.len() >= self.part_bytes {
+            self.pieces.push(piece);
+            if self.pieces_bytes >= self.part_bytes {
                 self.send_part().await?;
             }
         }
@@ -71,11 +75,14 @@ impl Upload {
     /// Makes the payload durable and visible under its key, and gives its size.
     pub async fn finish(mut self) -> Result<u64> {
         if self.multipart.is_none() {
-            let payload = Bytes::from(std::mem::take(&mut self.buffer));
+            let payload = match self.pieces.as_slice() {
+                [whole] => whole.clone(),
+                pieces => Bytes::from(pieces.concat()),
+            };
             self.bucket.create_payload(&self.key, payload).await?;
             return Ok(self.size);
         }
-        if !self.buffer.is_empty() {
+        if !self.pieces.is_empty() {
             self.send_part().await?;
         }
         while let Some(part) = self.in_flight.join_next().await {
@@ -122,9 +129,9 @@ impl Upload {
         let Some(multipart) = &mut self.multipart else {
             return Ok(());
         };
-        let payload = Bytes::from(std::mem::take(&mut self.buffer));
-        let length = payload.len();
-        let send = multipart.put_part(payload.into());
+        let payload: PutPayload = std::mem::take(&mut self.pieces).into_iter().collect();
+        let length = std::mem::take(&mut self.pieces_bytes);
+        let send = multipart.put_part(payload);
         let (bucket, key) = (self.bucket.clone(), self.key.clone());
         self.in_flight
             .spawn(async move { bucket.request(Operation::UploadPart, &key, length, send).await });
