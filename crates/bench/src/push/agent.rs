@@ -70,25 +70,31 @@ impl Agent {
         }
     }
 
-    /// Pushes without end; to be cancelled. Building commits is outside the time taken.
+    /// Pushes without end; to be cancelled.
     pub(super) async fn work(&mut self) -> Result<()> {
         loop {
-            let (oid, old_at) = self.prepare()?;
-            let start = now();
-            let outcome = match self.push(oid, old_at).await {
-                Ok(outcome) => outcome,
-                Err(error) => Outcome::Failed(format!("{error:#}")),
-            };
-            let latency = start.elapsed();
-            if outcome != Outcome::Done {
-                self.recover().await;
-            }
-            self.samples.push(Sample {
-                start,
-                latency,
-                outcome,
-            });
+            self.step().await?;
         }
+    }
+
+    /// Pushes once. Building the commit is outside the time taken.
+    pub(super) async fn step(&mut self) -> Result<()> {
+        let (oid, old_at) = self.prepare()?;
+        let start = now();
+        let outcome = match self.push(oid, old_at).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        let latency = start.elapsed();
+        if outcome != Outcome::Done {
+            self.recover().await;
+        }
+        self.samples.push(Sample {
+            start,
+            latency,
+            outcome,
+        });
+        Ok(())
     }
 
     /// The branch, and the tips any of which the server may show for it: one, unless a push's fate is not known.

@@ -181,3 +181,53 @@ fn measure(
     };
     level
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgi;
+    use std::process::Command;
+
+    /// Pushes to stock git, and what an audit says then and after a branch was moved behind the agents' backs.
+    #[test]
+    fn pushes_arrive_and_the_audit_notices_what_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        let repository = cgi::init_bare(root.path(), "r.git", "sha1").unwrap();
+        let url = format!("http://{}/r.git", cgi::Backend::new(root.path()).spawn().unwrap());
+        let target = Arc::new(Target::parse(&url).unwrap());
+        let shape = Shape {
+            files: 1..=3,
+            file_bytes: 100,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let agents = runtime.block_on(async {
+            preload::make_refs(&target, "ref", 3).await.unwrap();
+            let mut agents = agents(&target, "test", 2, &shape);
+            for _ in 0..2 {
+                for agent in &mut agents {
+                    agent.step().await.unwrap();
+                }
+            }
+            agents
+        });
+        let outcomes = agents.iter().flat_map(|agent| &agent.samples);
+        assert!(outcomes.clone().all(|sample| sample.outcome == Outcome::Done));
+        let tips: Vec<_> = agents.iter().map(audit::Expected::of).collect();
+        audit::check_refs(&url, &tips).unwrap();
+        audit::check_objects(&url).unwrap();
+        let moved = Command::new("git")
+            .arg("-C")
+            .arg(&repository)
+            .args(["update-ref", "refs/heads/test-a1", "refs/heads/ref-000000"])
+            .status();
+        assert!(moved.unwrap().success());
+        let refusal = audit::check_refs(&url, &tips).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "1 branches are not as acknowledged, 'refs/heads/test-a1' for one"
+        );
+    }
+}
