@@ -25,6 +25,9 @@ pub enum EngineError {
     /// Something in git's protocol that is not built yet.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
+    /// A request that git refuses, in git's words.
+    #[error("{0}")]
+    Refused(String),
     /// A stated limit was reached.
     #[error("{what} exceed the limit of {max}")]
     Limit {
@@ -87,7 +90,7 @@ impl EngineError {
         match self {
             Self::NoRepository(_) => ErrorKind::NotFound,
             Self::RepositoryExists(_) | Self::Conflict(_) => ErrorKind::Conflict,
-            Self::Name(_) | Self::NotOurRef(_) | Self::Limit { .. } => ErrorKind::Invalid,
+            Self::Name(_) | Self::NotOurRef(_) | Self::Refused(_) | Self::Limit { .. } => ErrorKind::Invalid,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Store(error) => store_kind(error.kind()),

@@ -107,8 +107,13 @@ impl Graph {
 
     /// Where `oid` is: in the largest layer that holds it.
     pub fn locate(&self, oid: &ObjectId) -> Option<Position> {
-        let reachable = self.locate_in(&self.ranked, oid).or_else(|| self.locate_inline(oid));
-        reachable.or_else(|| self.locate_in(&self.unreachable, oid))
+        self.locate_vouched(oid)
+            .or_else(|| self.locate_in(&self.unreachable, oid))
+    }
+
+    /// Where `oid` is, if a layer has it that vouches for its objects: those were reachable when it was made.
+    pub(crate) fn locate_vouched(&self, oid: &ObjectId) -> Option<Position> {
+        self.locate_in(&self.ranked, oid).or_else(|| self.locate_inline(oid))
     }
 
     fn locate_in(&self, slots: &[u32], oid: &ObjectId) -> Option<Position> {

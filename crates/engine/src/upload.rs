@@ -5,19 +5,23 @@
 //! Nothing here knows the wire: wants and haves come parsed, the pack goes out as chunks of bytes.
 
 mod bases;
+mod filter;
 mod negotiation;
 mod plan;
 mod policy;
 mod rebuild;
 mod request;
 mod select;
+mod shallow;
 mod stream;
 mod trees;
 mod units;
 mod writer;
 
+pub use filter::ObjectFilter;
 pub use negotiation::Negotiation;
 pub use plan::{Plan, plan};
 pub use policy::{WantPolicy, refused_want};
-pub use request::{Deepen, ObjectFilter, UploadRequest};
+pub use request::UploadRequest;
+pub use shallow::{Boundary, Deepen, boundary};
 pub use stream::{PackStream, Progress};

@@ -19,9 +19,20 @@ impl Graph {
     /// Within a layer segments are in topological order, so one descending sweep over its bits is a whole walk: no queue
     /// of commits. A layer is swept again only if a layer swept later leads back into it.
     pub fn ancestors(&self, tips: &[Position], generation_min: u32) -> Result<PositionSet, EngineError> {
+        self.reachable(tips, None, generation_min)
+    }
+
+    /// As [`Graph::ancestors`], but not beyond the commits of `cut`: those are reached, their parents are not.
+    pub(crate) fn reachable(
+        &self,
+        tips: &[Position],
+        cut: Option<&PositionSet>,
+        generation_min: u32,
+    ) -> Result<PositionSet, EngineError> {
         let mut sweep = Sweep {
             graph: self,
             generation_min,
+            cut,
             seen: PositionSet::new(self.slot_count()),
             pending: PositionSet::new(self.slot_count()),
             slots: BTreeSet::new(),
@@ -58,7 +69,25 @@ impl Graph {
         for &want in wants {
             paint.reach(self.canonical(want)?, Colour::Want)?;
         }
-        paint.run()
+        paint.run(None)
+    }
+
+    /// ancestors(wants) − ancestors(excluded), without commits older than `since` (seconds since the Unix epoch) and all
+    /// that those reach, as `git rev-list --max-age` has it.
+    pub(crate) fn send_since(
+        &self,
+        wants: &[Position],
+        excluded: &[Position],
+        since: Option<i64>,
+    ) -> Result<PositionSet, EngineError> {
+        let mut paint = Paint::new(self);
+        for &commit in excluded {
+            paint.reach(self.canonical(commit)?, Colour::Common)?;
+        }
+        for &want in wants {
+            paint.reach(self.canonical(want)?, Colour::Want)?;
+        }
+        Ok(paint.run(since)?.send)
     }
 
     /// Whether every one of `wants` is one of `haves` or has one among its ancestors: what git's `ok_to_give_up` asks.
@@ -93,6 +122,7 @@ impl Graph {
 struct Sweep<'a> {
     graph: &'a Graph,
     generation_min: u32,
+    cut: Option<&'a PositionSet>,
     seen: PositionSet,
     /// Seen, and parents not looked at yet.
     pending: PositionSet,
@@ -118,6 +148,9 @@ impl Sweep<'_> {
         while let Some(entry) = pending.previous(at) {
             pending.remove(entry);
             at = entry;
+            if self.cut.is_some_and(|cut| cut.contains(Position { slot, entry })) {
+                continue;
+            }
             for parent in self.graph.parents(Position { slot, entry })? {
                 if parent.slot != slot {
                     self.reach(parent)?;
@@ -190,10 +223,14 @@ impl<'a> Paint<'a> {
         self.want.contains(commit) && !self.common.contains(commit)
     }
 
-    fn run(mut self) -> Result<SendSet, EngineError> {
+    /// Paints until nothing is open. Commits older than `since` take the common colour.
+    fn run(mut self, since: Option<i64>) -> Result<SendSet, EngineError> {
         let mut send = PositionSet::new(self.graph.slot_count());
         while self.open > 0 {
             let Some((_, commit)) = self.queue.pop() else { break };
+            if since.is_some_and(|since| self.graph.commit_time(commit) < since) {
+                self.reach(commit, Colour::Common)?;
+            }
             let colour = if self.is_open(commit) {
                 Colour::Want
             } else {

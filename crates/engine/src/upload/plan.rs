@@ -2,12 +2,13 @@
 
 use super::{
     UploadRequest, bases,
+    filter::Sieve,
     select::{Selection, Targets},
-    trees,
+    trees::Walk,
 };
-use crate::graph::{Graph, Position, PositionSet};
+use crate::graph::{Graph, Position, PositionSet, SendSet};
 use crate::{EngineError, View};
-use cuesta_git::ObjectId;
+use cuesta_git::{ObjectId, ObjectKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -25,25 +26,34 @@ pub struct Plan {
     objects: u32,
 }
 
-/// Plans the pack for a request: ancestors(wants) − ancestors(common) and what else the wants lead to.
+/// Plans the pack for a request: ancestors(wants) − ancestors(common) down to its boundary and what else the wants lead to,
+/// less what its filter leaves out.
 ///
 /// A pack may hold objects that the client has already, for segments are not split; it never lacks one it needs. Errors:
 /// [`EngineError::NotOurRef`] for a want the view does not have, [`EngineError::Unsupported`], [`EngineError::Limit`].
 pub async fn plan(view: &View, request: &UploadRequest) -> Result<Plan, EngineError> {
-    request.check_supported()?;
+    let sieve = Sieve::of(&request.filter)?;
     let wants_max = view.world().options.wants_max;
     if request.wants.len() > wants_max {
         return Err(EngineError::limit("wants", wants_max as u64));
     }
     let graph = view.graph().await?;
-    let wants = Wants::resolve(view, &graph, &request.wants).await?;
+    let wants = Wants::resolve(view, &graph, &request.wants, &sieve).await?;
     let draft = Draft {
         view: view.clone(),
         graph,
         request: request.clone(),
         wants,
+        sieve,
     };
-    view.world().workers.run(move || draft.finish()).await
+    let cuts = request.boundary.as_ref().is_some_and(|boundary| boundary.cuts());
+    let (draft, walked) = if cuts || sieve.tree_levels().is_some() {
+        let (draft, walked) = draft.walk().await?;
+        (draft, Some(walked))
+    } else {
+        (draft, None)
+    };
+    view.world().workers.run(move || draft.finish(walked)).await
 }
 
 impl Plan {
@@ -78,20 +88,24 @@ impl Plan {
 /// The wants, followed to what they lead to.
 struct Wants {
     targets: Targets,
+    /// The wants themselves, and what those that are tags come down to: sent in spite of a filter, as in git.
+    explicit: Vec<Position>,
     /// Root sets, as (slot, root).
     roots: Vec<(u32, u32)>,
     /// Trees that no root set stands for, and all below them.
-    walked: Vec<Position>,
+    walked: HashSet<Position>,
 }
 
 impl Wants {
-    async fn resolve(view: &View, graph: &Graph, oids: &[ObjectId]) -> Result<Self, EngineError> {
+    async fn resolve(view: &View, graph: &Graph, oids: &[ObjectId], sieve: &Sieve) -> Result<Self, EngineError> {
         let mut targets = Targets::default();
         for oid in oids {
             if !targets.add(graph, oid)? {
                 return Err(EngineError::NotOurRef(*oid));
             }
         }
+        let explicit = [&targets.commits, &targets.tags, &targets.trees, &targets.blobs];
+        let explicit = explicit.into_iter().flatten().copied().collect();
         let (mut roots, mut loose) = (Vec::new(), Vec::new());
         for &tree in &targets.trees {
             match root_set(graph, &graph.oid(tree)?)? {
@@ -99,8 +113,23 @@ impl Wants {
                 None => loose.push(tree),
             }
         }
-        let walked = trees::closure(view, graph, &loose).await?;
-        Ok(Self { targets, roots, walked })
+        let walked = walk(sieve).below(view, graph, &loose).await?;
+        Ok(Self {
+            targets,
+            explicit,
+            roots,
+            walked,
+        })
+    }
+}
+
+/// A walk down trees that leaves out what the sieve would drop.
+fn walk(sieve: &Sieve) -> Walk<'static> {
+    let blobs = sieve.takes(ObjectKind::Blob);
+    Walk {
+        levels: (!blobs && !sieve.takes(ObjectKind::Tree)).then_some(0),
+        blobs,
+        ..Walk::WHOLE
     }
 }
 
@@ -115,37 +144,169 @@ fn root_set(graph: &Graph, oid: &ObjectId) -> Result<Option<(u32, u32)>, EngineE
     Ok(None)
 }
 
+/// The commits to send.
+struct Commits {
+    send: SendSet,
+    /// Those whose whole trees are to be sent.
+    whole: Vec<Position>,
+    /// What the client said it has.
+    common: Targets,
+}
+
+impl Commits {
+    fn find(graph: &Graph, request: &UploadRequest, wants: &[Position]) -> Result<Self, EngineError> {
+        let mut common = Targets::default();
+        for oid in &request.common {
+            common.add(graph, oid)?;
+        }
+        let (send, whole) = match request.boundary.as_deref().filter(|boundary| boundary.cuts()) {
+            None => (graph.send_set(wants, &common.commits)?, Vec::new()),
+            Some(boundary) => {
+                let cut = boundary.send_set(graph, wants, &common.commits)?;
+                (cut.commits, cut.whole)
+            }
+        };
+        Ok(Self { send, whole, common })
+    }
+}
+
+/// Commits of the client whose trees are compared with those that are sent whole.
+const COMPARED_COMMITS_MAX: usize = 8;
+
+/// The trees of the commits that are sent whole, but for what the client has in some of its latest commits.
+async fn whole_trees(
+    view: &View,
+    graph: &Graph,
+    commits: &Commits,
+    sieve: &Sieve,
+) -> Result<HashSet<Position>, EngineError> {
+    let mut latest = commits.common.commits.clone();
+    latest.sort_unstable_by_key(|commit| std::cmp::Reverse((graph.generation(*commit), *commit)));
+    latest.dedup();
+    latest.truncate(if commits.whole.is_empty() {
+        0
+    } else {
+        COMPARED_COMMITS_MAX
+    });
+    let had = walk(sieve).below(view, graph, &root_trees(graph, latest)?).await?;
+    let walk = Walk {
+        known: Some(&had),
+        ..walk(sieve)
+    };
+    let roots = root_trees(graph, commits.whole.iter().copied())?;
+    walk.below(view, graph, &roots).await
+}
+
+/// Where the root trees of `commits` are.
+fn root_trees(graph: &Graph, commits: impl IntoIterator<Item = Position>) -> Result<Vec<Position>, EngineError> {
+    let mut roots = HashSet::new();
+    let mut order = Vec::new();
+    for commit in commits {
+        let slot = graph.slot(commit.slot)?;
+        let missing = || slot.layer.corrupt("a root tree is in no layer of the view");
+        let tree = slot.history.segments.root_tree(commit.entry);
+        let root = graph.locate(&tree).ok_or_else(missing)?;
+        if roots.insert(root) {
+            order.push(root);
+        }
+    }
+    Ok(order)
+}
+
+/// The ids of trees and blobs that are fewer than `levels` levels below the root trees of `send`, or below a wanted tree.
+async fn upper_levels(
+    view: &View,
+    graph: &Graph,
+    (commits, trees): (&PositionSet, &[Position]),
+    (levels, sieve): (u64, &Sieve),
+) -> Result<HashSet<ObjectId>, EngineError> {
+    let walk = Walk {
+        levels: Some(levels),
+        ..walk(sieve)
+    };
+    let mut upper = walk.below(view, graph, &root_trees(graph, commits.iter())?).await?;
+    // The wanted tree does not count as a level: what it holds is at 0.
+    let below = Walk {
+        levels: Some(levels.saturating_add(1)),
+        ..walk
+    };
+    upper.extend(below.below(view, graph, trees).await?);
+    upper.into_iter().map(|position| graph.oid(position)).collect()
+}
+
 /// The part of planning that is computing only.
 struct Draft {
     view: View,
     graph: Arc<Graph>,
     request: UploadRequest,
     wants: Wants,
+    sieve: Sieve,
+}
+
+/// What a boundary or a filter adds to a draft.
+struct Walked {
+    commits: Commits,
+    /// The trees of commits that are sent whole.
+    whole: HashSet<Position>,
+    /// All trees and blobs that may be sent, if the filter looks at how deep they are.
+    levels: Option<HashSet<ObjectId>>,
 }
 
 impl Draft {
-    fn finish(self) -> Result<Plan, EngineError> {
+    /// For plans that depend on what trees hold: finds the commits, then reads what trees it takes.
+    async fn walk(self) -> Result<(Self, Walked), EngineError> {
+        let workers = self.view.world().workers.clone();
+        let find = move || {
+            let commits = Commits::find(&self.graph, &self.request, &self.wants.targets.commits)?;
+            Ok::<_, EngineError>((self, commits))
+        };
+        let (draft, commits) = workers.run(find).await?;
+        let (view, graph, sieve) = (&draft.view, &draft.graph, &draft.sieve);
+        let whole = whole_trees(view, graph, &commits, sieve).await?;
+        let levels = match sieve.tree_levels() {
+            Some(levels) => {
+                let roots = (&commits.send.send, draft.wants.targets.trees.as_slice());
+                Some(upper_levels(view, graph, roots, (levels, sieve)).await?)
+            }
+            None => None,
+        };
+        let walked = Walked { commits, whole, levels };
+        Ok((draft, walked))
+    }
+
+    fn finish(self, walked: Option<Walked>) -> Result<Plan, EngineError> {
         let Self {
             view,
             graph,
             request,
             wants,
+            sieve,
         } = self;
-        let mut common = Targets::default();
-        for oid in &request.common {
-            common.add(&graph, oid)?;
-        }
-        let send = graph.send_set(&wants.targets.commits, &common.commits)?;
+        let walked = match walked {
+            Some(walked) => walked,
+            None => Walked {
+                commits: Commits::find(&graph, &request, &wants.targets.commits)?,
+                whole: HashSet::new(),
+                levels: None,
+            },
+        };
+        let Commits { send, whole, common } = walked.commits;
         let had_tags: HashSet<Position> = common.tags.into_iter().collect();
         let mut selection = Selection::new(&graph);
-        selection.add_commits(&send.send)?;
+        selection.add_commits(&send.send, &whole)?;
         for (slot, root) in wants.roots {
             selection.add_root(slot, root)?;
         }
-        for position in wants.walked.into_iter().chain(wants.targets.blobs) {
+        for position in wants.walked.into_iter().chain(wants.targets.blobs).chain(walked.whole) {
             selection.add(position)?;
         }
         let mut tags = wants.targets.tags;
+        if !sieve.is_open() {
+            selection.sift(&sieve, walked.levels.as_ref())?;
+            for position in wants.explicit {
+                selection.add(position)?;
+            }
+        }
         if request.include_tag {
             tags.append(&mut tags_of(&view, &graph, &selection)?);
         }
@@ -153,12 +314,13 @@ impl Draft {
             selection.add(tag)?;
         }
         let mut copied = selection.finish()?;
-        let (thin, ofs_delta) = (request.thin, request.ofs_delta);
+        let cuts = request.boundary.is_some_and(|boundary| boundary.cuts());
         let client = bases::Client {
             send: &send,
-            common: &common.commits,
-            thin,
-            ofs_delta,
+            common: if cuts { &[] } else { &common.commits },
+            // What a filter leaves out now it left out before.
+            thin: request.thin && sieve.is_open(),
+            ofs_delta: request.ofs_delta,
         };
         let (rebuilt, distances_only) = bases::to_rebuild(&graph, &copied, &client)?;
         let objects = copied.count();

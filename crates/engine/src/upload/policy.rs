@@ -16,7 +16,7 @@ pub enum WantPolicy {
     AnyTips,
     /// What a visible ref reaches (`uploadpack.allowReachableSHA1InWant`).
     Reachable,
-    /// Whatever the repository has (`uploadpack.allowAnySHA1InWant`).
+    /// Whatever the repository has in a layer that vouches for its objects (`uploadpack.allowAnySHA1InWant`).
     Any,
 }
 
@@ -31,12 +31,9 @@ pub async fn refused_want(
     visible: impl Fn(&RefName) -> bool + Send + Sync,
 ) -> Result<Option<ObjectId>, EngineError> {
     if policy == WantPolicy::Any {
-        for want in wants {
-            if !view.contains(want).await? {
-                return Ok(Some(*want));
-            }
-        }
-        return Ok(None);
+        let graph = view.graph().await?;
+        let unknown = wants.iter().find(|want| graph.locate_vouched(want).is_none());
+        return Ok(unknown.copied());
     }
     let refs = view.state().refs();
     let tips: HashSet<ObjectId> = refs

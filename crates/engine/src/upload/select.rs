@@ -1,11 +1,12 @@
 //! Which entries go into a pack: the segments of the commits to send, root sets and tags, each object once.
 
+use super::filter::Sieve;
 use crate::EngineError;
 use crate::bits::Bits;
 use crate::graph::{Graph, Position, PositionSet, Slot};
 use cuesta_format::Link;
 use cuesta_git::{ObjectId, ObjectKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Tags that point at tags, from the outermost to what is no tag. Git sets no limit; nobody nests them deeply.
@@ -79,10 +80,24 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
-    /// The commits themselves and all that their segments name.
-    pub(super) fn add_commits(&mut self, commits: &PositionSet) -> Result<(), EngineError> {
+    /// The commits themselves and all that their segments name; of those that are `bare`, only themselves.
+    pub(super) fn add_commits(&mut self, commits: &PositionSet, bare: &[Position]) -> Result<(), EngineError> {
+        for commit in bare {
+            self.add(*commit)?;
+        }
+        let bare: HashSet<Position> = bare.iter().copied().collect();
         for (number, segments) in commits.layers() {
             let slot = self.graph.slot(number)?;
+            let mut with_segments;
+            let segments = if bare.is_empty() {
+                segments
+            } else {
+                with_segments = segments.clone();
+                for commit in bare.iter().filter(|commit| commit.slot == number) {
+                    with_segments.remove(commit.entry);
+                }
+                &with_segments
+            };
             for run in segments.runs() {
                 self.add_run(number, slot, run)?;
             }
@@ -118,6 +133,32 @@ impl<'a> Selection<'a> {
         self.entries.insert_range(number, roots.trees(root), limit);
         self.entries.insert_range(number, roots.blobs(root), limit);
         self.add_links(number, slot, roots.links(root))
+    }
+
+    /// Drops what the sieve does not let pass, and trees and blobs that are not in `levels` if it is given.
+    ///
+    /// Cost: a look at each entry's kind, and at its id where `levels` is given.
+    pub(super) fn sift(&mut self, sieve: &Sieve, levels: Option<&HashSet<ObjectId>>) -> Result<(), EngineError> {
+        let mut dropped = Vec::new();
+        for (number, bits) in self.entries.layers() {
+            let slot = self.graph.slot(number)?;
+            let is_shallow_enough = |entry: u32| {
+                let has_level = matches!(slot.index.kind(entry), ObjectKind::Tree | ObjectKind::Blob);
+                let in_level = |levels: &HashSet<ObjectId>| {
+                    let oid = slot.index.oid(entry);
+                    !has_level || oid.is_some_and(|oid| levels.contains(&oid))
+                };
+                levels.is_none_or(in_level)
+            };
+            let out = bits
+                .iter()
+                .filter(|entry| !(sieve.passes(slot, *entry) && is_shallow_enough(*entry)));
+            dropped.extend(out.map(|entry| Position { slot: number, entry }));
+        }
+        for position in dropped {
+            self.entries.remove(position);
+        }
+        Ok(())
     }
 
     /// Whether what is at `position` is selected.

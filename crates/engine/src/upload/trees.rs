@@ -1,4 +1,4 @@
-//! The closure of trees that no segment or root set stands for: read and walked, level by level.
+//! What lies below trees that no segment or root set stands for: read and walked, level by level.
 
 use crate::graph::{Graph, Position};
 use crate::{EngineError, View, objects};
@@ -10,44 +10,85 @@ const WALKED_OBJECTS_MAX: usize = 4_000_000;
 /// Trees read and held at once.
 const TREES_AT_ONCE_MAX: usize = 512;
 
-/// Positions of `roots` and everything below them, each once.
-pub(super) async fn closure(view: &View, graph: &Graph, roots: &[Position]) -> Result<Vec<Position>, EngineError> {
-    let mut seen: HashSet<Position> = roots.iter().copied().collect();
-    let mut order: Vec<Position> = roots.to_vec();
-    let mut unread: Vec<Position> = roots.to_vec();
-    while !unread.is_empty() {
-        let now = unread.split_off(unread.len().saturating_sub(TREES_AT_ONCE_MAX));
-        let locations = objects::locations(graph, &now)?;
+/// A walk down trees.
+#[derive(Clone, Copy)]
+pub(super) struct Walk<'a> {
+    /// Levels that are looked at, the roots being the first; `None` is all. Trees of the last one are not read.
+    pub(super) levels: Option<u64>,
+    /// Whether blobs are looked at.
+    pub(super) blobs: bool,
+    /// Objects to pass over, with all below them.
+    pub(super) known: Option<&'a HashSet<Position>>,
+}
+
+impl Walk<'_> {
+    /// Down to the last blob.
+    pub(super) const WHOLE: Self = Self {
+        levels: None,
+        blobs: true,
+        known: None,
+    };
+
+    /// The positions of `roots` and what lies below them, each once.
+    pub(super) async fn below(
+        self,
+        view: &View,
+        graph: &Graph,
+        roots: &[Position],
+    ) -> Result<HashSet<Position>, EngineError> {
+        let mut seen = HashSet::new();
+        if self.levels == Some(0) {
+            return Ok(seen);
+        }
+        let mut level: Vec<Position> = roots.iter().copied().filter(|root| !self.passes(*root)).collect();
+        seen.extend(level.iter().copied());
+        let mut depth = 1;
+        while !level.is_empty() && self.levels.is_none_or(|levels| depth < levels) {
+            let mut deeper = Vec::new();
+            for trees in level.chunks(TREES_AT_ONCE_MAX) {
+                self.step(view, graph, trees, &mut seen, &mut deeper).await?;
+                if seen.len() > WALKED_OBJECTS_MAX {
+                    let what = "objects below the trees asked for";
+                    return Err(EngineError::limit(what, WALKED_OBJECTS_MAX as u64));
+                }
+            }
+            (level, depth) = (deeper, depth.saturating_add(1));
+        }
+        Ok(seen)
+    }
+
+    fn passes(self, position: Position) -> bool {
+        self.known.is_some_and(|known| known.contains(&position))
+    }
+
+    /// Reads some trees of one level.
+    async fn step(
+        self,
+        view: &View,
+        graph: &Graph,
+        trees: &[Position],
+        seen: &mut HashSet<Position>,
+        deeper: &mut Vec<Position>,
+    ) -> Result<(), EngineError> {
+        let locations = objects::locations(graph, trees)?;
         for ((kind, content), location) in objects::read(view, &locations).await?.iter().zip(&locations) {
+            let corrupt = |what: String| location.layer.corrupt(what);
             if *kind != ObjectKind::Tree {
-                return Err(location.layer.corrupt("a tree entry names something else as a tree"));
+                return Err(corrupt("a tree entry names something else as a tree".to_owned()));
             }
             for entry in TreeIter::new(view.object_format(), content) {
-                let entry =
-                    entry.map_err(|error| location.layer.corrupt(format!("entry {}: {error}", location.entry)))?;
-                if entry.mode.is_gitlink() {
+                let entry = entry.map_err(|error| corrupt(format!("entry {}: {error}", location.entry)))?;
+                let is_tree = entry.mode.is_tree();
+                if entry.mode.is_gitlink() || !(self.blobs || is_tree) {
                     continue;
                 }
-                let missing = || {
-                    location
-                        .layer
-                        .corrupt(format!("{} is in no layer of the view", entry.oid))
-                };
+                let missing = || corrupt(format!("{} is in no layer of the view", entry.oid));
                 let position = graph.locate(&entry.oid).ok_or_else(missing)?;
-                if seen.insert(position) {
-                    order.push(position);
-                    if entry.mode.is_tree() {
-                        unread.push(position);
-                    }
+                if !self.passes(position) && seen.insert(position) && is_tree {
+                    deeper.push(position);
                 }
             }
         }
-        if order.len() > WALKED_OBJECTS_MAX {
-            return Err(EngineError::limit(
-                "objects below the trees asked for",
-                WALKED_OBJECTS_MAX as u64,
-            ));
-        }
+        Ok(())
     }
-    Ok(order)
 }

@@ -72,6 +72,38 @@ impl Git {
         self.run(&["index-pack", "--stdin"], &pack).unwrap();
     }
 
+    /// Where others fetch from.
+    pub fn url(&self) -> String {
+        format!("file://{}", self.dir.path().display())
+    }
+
+    /// The commits at which its history ends.
+    pub fn shallow(&self) -> Vec<ObjectId> {
+        let listed = std::fs::read_to_string(self.dir.path().join("shallow")).unwrap_or_default();
+        let format = |hex: &str| {
+            if hex.len() == 40 {
+                ObjectFormat::Sha1
+            } else {
+                ObjectFormat::Sha256
+            }
+        };
+        listed
+            .lines()
+            .map(|hex| ObjectId::from_hex(format(hex), hex.as_bytes()).unwrap())
+            .collect()
+    }
+
+    /// Ends its history at these commits.
+    pub fn set_shallow(&self, commits: &BTreeSet<ObjectId>) {
+        let path = self.dir.path().join("shallow");
+        if commits.is_empty() {
+            let _ = std::fs::remove_file(path);
+            return;
+        }
+        let listed: String = commits.iter().map(|oid| format!("{oid}\n")).collect();
+        std::fs::write(path, listed).unwrap();
+    }
+
     /// The ids that a rev-list prints.
     pub fn rev_list(&self, args: &[String]) -> Result<BTreeSet<String>, String> {
         let args: Vec<&str> = ["rev-list", "--objects"]
