@@ -4,21 +4,24 @@ use super::ls_refs;
 use super::negotiate::{self, Refusal, V0Fetch};
 use super::pack_answer::{PackAnswer, PackForm};
 use super::repository_options::RepositoryOptions;
+use super::shown_refs;
 use crate::answer_cache::AnswerKey;
 use crate::http::answer::Answer;
 use crate::http::front::{Call, body_error};
 use crate::http::request_body::{BodyError, RequestBody};
 use crate::http::response_body::Content;
 use bytes::Bytes;
-use cuesta_engine::upload::{self, Negotiation, UploadRequest};
+use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, UploadRequest};
 use cuesta_engine::{EngineError, Repository, View};
 use cuesta_git::ObjectId;
+use cuesta_protocol::filter::FilterSpec;
 use cuesta_protocol::sideband::SideBand;
-use cuesta_protocol::upload::answer::FetchAnswer;
+use cuesta_protocol::upload::answer::{FetchAnswer, write_v0_shallow};
 use cuesta_protocol::upload::v2::{Command, Fetch, FetchStep};
-use cuesta_protocol::upload::{PackRequest, v0};
-use cuesta_protocol::{Limits, Service, Version, pktline};
+use cuesta_protocol::upload::{Deepen, PackRequest};
+use cuesta_protocol::{Limits, ProtocolError, Service, Version, pktline};
 use http::StatusCode;
+use std::sync::Arc;
 
 const CONTENT_TYPE: &str = "application/x-git-upload-pack-result";
 /// Haves that are looked up on the reactor: a fraction of a millisecond.
@@ -123,13 +126,17 @@ impl Exchange<'_> {
         if step == FetchStep::Acknowledge && !answer.acknowledgments(&mut out, fetch, &common, ready) {
             return Ok(Answer::whole(CONTENT_TYPE, out));
         }
+        let boundary = self.boundary(&fetch.pack).await?;
+        if let Some(boundary) = &boundary {
+            answer.shallow_info(&mut out, boundary.shallow(), boundary.unshallow());
+        }
         answer.packfile(&mut out);
         let form = PackForm {
             before: out,
             side_band: Some(SideBand::Large),
             refusal: answer,
         };
-        self.pack(&fetch.pack, common, form).await
+        self.pack(&fetch.pack, common, boundary, form).await
     }
 
     /// What both sides have, and whether that is enough.
@@ -156,15 +163,15 @@ impl Exchange<'_> {
             return Ok(Answer::whole(CONTENT_TYPE, Bytes::new()));
         };
         self.check_wants(&request.pack.wants, false).await?;
-        if request.asks_to_deepen() || !request.pack.shallow.is_empty() {
-            // Refused before the negotiation, whose rounds would otherwise come without the list that the client expects.
-            upload_request(&request.pack, Vec::new())?;
+        let boundary = self.boundary(&request.pack).await?;
+        let mut out = Vec::with_capacity(1024);
+        if let (Some(boundary), true) = (&boundary, request.asks_to_deepen()) {
+            write_v0_shallow(&mut out, boundary.shallow(), boundary.unshallow());
         }
         let mut negotiation = Negotiation::new(&self.view, &request.pack.wants).await?;
         let asked = request.clone();
         let (pack_follows, common, out) = self
             .negotiate(events.len(), move || {
-                let mut out = Vec::with_capacity(1024);
                 let pack_follows = negotiate::run_v0(&asked, &events, &mut negotiation, &mut out)?;
                 Ok((pack_follows, negotiation.common().to_vec(), out))
             })
@@ -172,21 +179,42 @@ impl Exchange<'_> {
         if !pack_follows {
             return Ok(Answer::whole(CONTENT_TYPE, out));
         }
-        self.v0_pack(&request, common, out).await
+        let form = PackForm {
+            before: out,
+            side_band: request.side_band,
+            refusal: FetchAnswer { sideband_all: false },
+        };
+        self.pack(&request.pack, common, boundary, form).await
     }
 
-    async fn v0_pack(&self, request: &v0::Request, common: Vec<ObjectId>, before: Vec<u8>) -> Result<Answer, Refusal> {
-        let refusal = FetchAnswer { sideband_all: false };
-        self.pack(
-            &request.pack,
-            common,
-            PackForm {
-                before,
-                side_band: request.side_band,
-                refusal,
-            },
-        )
-        .await
+    /// Where the client's history ends after this fetch; `None` if nothing was asked and nobody's history has an end.
+    async fn boundary(&self, pack: &PackRequest) -> Result<Option<Arc<Boundary>>, Refusal> {
+        let state = self.view.state();
+        let deepen = match &pack.deepen {
+            Deepen::Unchanged if pack.shallow.is_empty() && state.shallow().is_empty() => return Ok(None),
+            Deepen::Unchanged => upload::Deepen::Unchanged,
+            whole if whole.is_infinite() => upload::Deepen::Whole,
+            Deepen::Depth(depth) => upload::Deepen::Depth(*depth),
+            Deepen::Relative(more) => upload::Deepen::Relative(*more),
+            Deepen::Excluding { since, not } => {
+                let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
+                let find = |name: &Bytes| {
+                    shown_refs::expand(state, &hidden, name).ok_or_else(|| {
+                        let name = String::from_utf8_lossy(name);
+                        ProtocolError::Refused(format!(
+                            "git upload-pack: deepen-not is not a ref: {}",
+                            name.escape_debug()
+                        ))
+                    })
+                };
+                upload::Deepen::Excluding {
+                    since: *since,
+                    not: not.iter().map(find).collect::<Result<_, _>>()?,
+                }
+            }
+        };
+        let boundary = upload::boundary(&self.view, &pack.wants, &pack.shallow, &deepen).await?;
+        Ok(Some(Arc::new(boundary)))
     }
 
     /// Runs a negotiation where it may take its time.
@@ -212,8 +240,22 @@ impl Exchange<'_> {
         }
     }
 
-    async fn pack(&self, request: &PackRequest, common: Vec<ObjectId>, form: PackForm) -> Result<Answer, Refusal> {
-        let upload = upload_request(request, common)?;
+    async fn pack(
+        &self,
+        request: &PackRequest,
+        common: Vec<ObjectId>,
+        boundary: Option<Arc<Boundary>>,
+        form: PackForm,
+    ) -> Result<Answer, Refusal> {
+        let upload = UploadRequest {
+            wants: request.wants.clone(),
+            common,
+            thin: request.thin_pack,
+            ofs_delta: request.ofs_delta,
+            include_tag: request.include_tag,
+            boundary,
+            filter: request.filter.as_ref().map_or(Ok(ObjectFilter::All), filter)?,
+        };
         let (node, view) = (self.call.node.clone(), self.view.clone());
         let planning = async move {
             let permit = node.fetches.clone().acquire_owned().await.ok();
@@ -232,21 +274,15 @@ impl Exchange<'_> {
     }
 }
 
-/// The engine's form of a request; what it cannot do yet is refused here or there.
-fn upload_request(request: &PackRequest, common: Vec<ObjectId>) -> Result<UploadRequest, EngineError> {
-    use cuesta_protocol::upload::Deepen as Asked;
-    if request.deepen != Asked::Unchanged || !request.shallow.is_empty() {
-        return Err(EngineError::Unsupported("shallow fetch"));
-    }
-    if request.filter.is_some() {
-        return Err(EngineError::Unsupported("filter"));
-    }
-    Ok(UploadRequest {
-        wants: request.wants.clone(),
-        common,
-        thin: request.thin_pack,
-        ofs_delta: request.ofs_delta,
-        include_tag: request.include_tag,
-        ..UploadRequest::default()
+/// The engine's form of a filter.
+fn filter(spec: &FilterSpec) -> Result<ObjectFilter, EngineError> {
+    Ok(match spec {
+        FilterSpec::BlobNone => ObjectFilter::NoBlobs,
+        FilterSpec::BlobLimit(end) => ObjectFilter::BlobsBelow(*end),
+        FilterSpec::TreeDepth(depth) => ObjectFilter::TreeDepth(*depth),
+        FilterSpec::ObjectType(kind) => ObjectFilter::Kind(*kind),
+        FilterSpec::Combine(parts) => ObjectFilter::Combined(parts.iter().map(filter).collect::<Result<_, _>>()?),
+        // Not allowed, so the parser lets none through.
+        _ => return Err(EngineError::Unsupported("this filter")),
     })
 }

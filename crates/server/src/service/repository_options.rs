@@ -4,7 +4,9 @@ use cuesta_engine::upload::WantPolicy;
 use cuesta_git::HiddenRefs;
 use cuesta_ledger::State;
 use cuesta_protocol::Service;
+use cuesta_protocol::filter::FilterPolicy;
 use cuesta_protocol::options::{self, ReceiveOptions, Unborn, UploadOptions};
+use std::collections::BTreeMap;
 
 /// What we call ourselves on the wire.
 const AGENT: &str = concat!("cuesta/", env!("CARGO_PKG_VERSION"));
@@ -35,6 +37,7 @@ impl<'a> RepositoryOptions<'a> {
         }
         offered.wants = self.advertised_wants();
         offered.sideband_all = self.flag("uploadpack.allowsidebandall", false);
+        offered.filters = self.flag("uploadpack.allowfilter", false).then(|| self.filters());
         offered.unborn = match self.text("lsrefs.unborn") {
             Some("ignore") => Unborn::Ignore,
             Some("allow") => Unborn::Allow,
@@ -72,6 +75,24 @@ impl<'a> RepositoryOptions<'a> {
             (true, _) => WantPolicy::Any,
             (false, _) => WantPolicy::Reachable,
         }
+    }
+
+    /// The kinds of filters that are taken (`uploadpackfilter.*`).
+    fn filters(&self) -> FilterPolicy {
+        let mut policy = FilterPolicy {
+            allow: self.flag("uploadpackfilter.allow", true),
+            kinds: BTreeMap::new(),
+            tree_depth_max: self
+                .text("uploadpackfilter.tree.maxdepth")
+                .and_then(|max| max.parse().ok()),
+        };
+        for kind in ["blob:none", "blob:limit", "tree", "object:type", "combine"] {
+            let name = format!("uploadpackfilter.{kind}.allow");
+            policy.kinds.insert(kind.to_owned(), self.flag(&name, policy.allow));
+        }
+        // Not built yet.
+        policy.kinds.insert("sparse:oid".to_owned(), false);
+        policy
     }
 
     fn advertised_wants(&self) -> options::WantPolicy {

@@ -1,7 +1,7 @@
 //! The refs of a view as the wire shows them: HEAD first, then by name, symbolic ones resolved, hidden ones left out.
 
 use cuesta_format::RefTarget;
-use cuesta_git::{HiddenRefs, RefName};
+use cuesta_git::{HiddenRefs, ObjectId, RefName};
 use cuesta_ledger::State;
 use cuesta_protocol::advertise::AdvertisedRef;
 use std::ops::Bound;
@@ -27,6 +27,27 @@ pub fn unborn_head(state: &State) -> Option<&RefName> {
     let (head, _) = state.symrefs().get_key_value(HEAD)?;
     let end = state.symref_end(head)?;
     (!state.refs().contains_key(end)).then_some(end)
+}
+
+/// The value of the one ref that a name, full or short, stands for (gitrevisions, `<refname>`); `None` if it stands for
+/// none or for several.
+pub fn expand(state: &State, hidden: &HiddenRefs, name: &[u8]) -> Option<ObjectId> {
+    const RULES: [(&[u8], &[u8]); 6] = [
+        (b"", b""),
+        (b"refs/", b""),
+        (b"refs/tags/", b""),
+        (b"refs/heads/", b""),
+        (b"refs/remotes/", b""),
+        (b"refs/remotes/", b"/HEAD"),
+    ];
+    let full = RULES.iter().map(|(before, after)| [*before, name, *after].concat());
+    let full = full.filter_map(|name| RefName::new(&name).ok());
+    let mut values = full.filter_map(|name| {
+        let (end, target) = state.resolve(&name)?;
+        (!hidden.hides(&name) && !hidden.hides(end)).then_some(target.oid)
+    });
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
 }
 
 const HEAD: &[u8] = b"HEAD";
