@@ -175,7 +175,10 @@ fn parse_url(text: &str) -> Result<(Url, Option<Credentials>), RemoteError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refuse("only http:// and https:// are read"));
     }
-    let host = url.host_str().unwrap_or_default();
+    // `https:///x` has no host, but the parser takes `x` for it.
+    let after_scheme = text.split_once("://").map_or("", |(_, after)| after);
+    let host = url.host_str().filter(|_| !after_scheme.starts_with(['/', '\\']));
+    let host = host.unwrap_or_default();
     let path = url.path().trim_start_matches('/');
     if host.is_empty() || host.starts_with('-') || path.starts_with('-') || url.username().starts_with('-') {
         return Err(refuse("host, user and path must not be empty or begin with '-'"));
