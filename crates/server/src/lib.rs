@@ -1,7 +1,6 @@
 //! The `cuesta` binary: configuration, HTTP, commands, metrics. What Git means is the engine's business and how it is said
 //! on the wire is the protocol's; here the two meet.
 
-pub mod answer_cache;
 pub mod background;
 pub mod cli;
 pub mod commands;
@@ -11,6 +10,7 @@ pub mod logs;
 pub mod metered_log;
 pub mod metrics;
 pub mod node;
+pub mod ref_rope;
 pub mod remote;
 pub mod service;
 pub mod storage;

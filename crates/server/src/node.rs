@@ -1,10 +1,10 @@
 //! A node: the settings, the engine, and what all requests share.
 
-use crate::answer_cache::AnswerCache;
 use crate::background::Unflushed;
 use crate::config::Settings;
 use crate::metered_log::LogCounters;
 use crate::metrics::{Metrics, Page, resident_bytes};
+use crate::ref_rope::RopeCache;
 use crate::storage::{self, Lent};
 use cuesta_engine::Engine;
 use cuesta_store::{BlockCache, Clock, Entropy, Operation, Tally, Workers};
@@ -36,8 +36,8 @@ pub struct Node {
     pub fetches: Arc<Semaphore>,
     /// Memory that pushes may take, in units of [`MEMORY_UNIT_BYTES`].
     pub push_memory: Arc<Semaphore>,
-    /// Answers that depend on refs only.
-    pub answers: AnswerCache,
+    /// Refs as the wire shows them.
+    pub ref_ropes: RopeCache,
     /// Repositories whose small pushes are still in the ledger.
     pub unflushed: Unflushed,
     cache: BlockCache,
@@ -61,7 +61,7 @@ impl Node {
             workers: storage.workers,
             fetches: Arc::new(Semaphore::new(settings.fetches_max)),
             push_memory: Arc::new(Semaphore::new(units)),
-            answers: AnswerCache::new(settings.refs_cache_bytes_max.0),
+            ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0),
             unflushed: Unflushed::default(),
             draining: AtomicBool::new(false),
             cache: storage.cache,
@@ -92,17 +92,17 @@ impl Node {
         self.render_bucket(&mut page);
         self.render_ledger(&mut page);
         self.render_cache(&mut page);
-        let (hits, misses) = self.answers.hits_and_misses();
+        let (hits, misses) = self.ref_ropes.hits_and_misses();
         page.value(
             "cuesta_refs_cache_hits_total",
             "counter",
-            "answers about refs found in memory",
+            "answers about refs made from what was in memory",
             hits,
         );
         page.value(
             "cuesta_refs_cache_misses_total",
             "counter",
-            "answers about refs that had to be made",
+            "answers about refs for which all refs were written",
             misses,
         );
         page.value(

@@ -1,6 +1,7 @@
-//! The body of a response: nothing, one buffer, or a stream of pieces that are written without being copied together.
+//! The body of a response: nothing, one buffer, refs, or a stream of pieces; all written without being copied together.
 
 use super::record::Record;
+use crate::ref_rope::RefLines;
 use bytes::{Buf, Bytes};
 use futures::Stream;
 use futures::stream::BoxStream;
@@ -13,12 +14,21 @@ use std::task::{Context, Poll};
 /// Longest head of a [`Piece`]: a pkt-line's length and a band.
 const HEAD_LEN: usize = 5;
 
-/// Bytes with a short head before them: a packet of a side-band whose payload is shared with a cache.
+/// What is sent at once: bytes that are shared with a cache, and written from there.
 #[derive(Clone, Debug)]
 pub struct Piece {
     head: [u8; HEAD_LEN],
     head_start: usize,
-    payload: Bytes,
+    payload: Payload,
+}
+
+/// What comes behind a head, if there is one.
+#[derive(Clone, Debug)]
+enum Payload {
+    /// A packet of a side-band, or a whole answer.
+    Bytes(Bytes),
+    /// Refs.
+    Lines(Box<RefLines>),
 }
 
 impl Piece {
@@ -27,6 +37,14 @@ impl Piece {
         Self {
             head,
             head_start: 0,
+            payload: Payload::Bytes(payload),
+        }
+    }
+
+    fn bare(payload: Payload) -> Self {
+        Self {
+            head: [0; HEAD_LEN],
+            head_start: HEAD_LEN,
             payload,
         }
     }
@@ -38,42 +56,59 @@ impl Piece {
 
 impl From<Bytes> for Piece {
     fn from(payload: Bytes) -> Self {
-        Self {
-            head: [0; HEAD_LEN],
-            head_start: HEAD_LEN,
-            payload,
+        Self::bare(Payload::Bytes(payload))
+    }
+}
+
+impl From<RefLines> for Piece {
+    fn from(lines: RefLines) -> Self {
+        Self::bare(Payload::Lines(Box::new(lines)))
+    }
+}
+
+impl Payload {
+    fn buf(&self) -> &dyn Buf {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Lines(lines) => &**lines,
+        }
+    }
+
+    fn buf_mut(&mut self) -> &mut dyn Buf {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Lines(lines) => &mut **lines,
         }
     }
 }
 
 impl Buf for Piece {
     fn remaining(&self) -> usize {
-        self.head_left().len() + self.payload.len()
+        self.head_left().len() + self.payload.buf().remaining()
     }
 
     fn chunk(&self) -> &[u8] {
         if self.head_left().is_empty() {
-            &self.payload
+            self.payload.buf().chunk()
         } else {
             self.head_left()
         }
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let parts = [self.head_left(), &self.payload]
-            .into_iter()
-            .filter(|part| !part.is_empty());
-        slices
-            .iter_mut()
-            .zip(parts)
-            .map(|(slice, part)| *slice = IoSlice::new(part))
-            .count()
+        match slices.split_first_mut() {
+            Some((slice, others)) if !self.head_left().is_empty() => {
+                *slice = IoSlice::new(self.head_left());
+                1 + self.payload.buf().chunks_vectored(others)
+            }
+            _ => self.payload.buf().chunks_vectored(slices),
+        }
     }
 
     fn advance(&mut self, count: usize) {
         let from_head = count.min(self.head_left().len());
         self.head_start += from_head;
-        self.payload.advance(count - from_head);
+        self.payload.buf_mut().advance(count - from_head);
     }
 }
 
@@ -86,6 +121,8 @@ pub struct Cut(pub String);
 pub enum Content {
     /// One buffer, of known length; perhaps empty.
     Whole(Bytes),
+    /// Refs, of known length.
+    Lines(RefLines),
     /// Pieces as they become ready.
     Stream(BoxStream<'static, Result<Piece, Cut>>),
 }
@@ -116,6 +153,8 @@ impl Body for ResponseBody {
         let next = match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Piece::from(std::mem::take(bytes))))),
+            Content::Lines(lines) if lines.is_empty() => Poll::Ready(None),
+            Content::Lines(lines) => Poll::Ready(Some(Ok(Piece::from(std::mem::take(lines))))),
             Content::Stream(stream) => Pin::new(stream).poll_next(cx),
         };
         match &next {
@@ -128,12 +167,17 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.content, Content::Whole(bytes) if bytes.is_empty())
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_empty(),
+            Content::Lines(lines) => lines.is_empty(),
+            Content::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Lines(lines) => SizeHint::with_exact(lines.len()),
             Content::Stream(_) => SizeHint::default(),
         }
     }

@@ -2,14 +2,15 @@
 
 use super::repository_options::{RepositoryOptions, default_receive};
 use super::shown_refs;
-use crate::answer_cache::AnswerKey;
 use crate::http::answer::Answer;
 use crate::http::front::Call;
-use bytes::Bytes;
+use crate::http::response_body::Content;
+use crate::node::Node;
+use crate::ref_rope::{Form, RefLines, Rope};
 use cuesta_engine::{Repository, View};
 use cuesta_git::ObjectFormat;
 use cuesta_ledger::State;
-use cuesta_protocol::advertise::{self, Head};
+use cuesta_protocol::advertise::{self, AdvertisedRef, Head};
 use cuesta_protocol::{Service, Version};
 use http::StatusCode;
 
@@ -27,7 +28,7 @@ pub async fn answer(call: Call, service: Service) -> Answer {
         return capabilities(&repository, service);
     }
     match repository.view().await {
-        Ok(view) => refs(&call, &repository, &view, service),
+        Ok(view) => refs(&call, &repository, &view, service).await,
         Err(error) => Answer::engine_error(&error, &call.record),
     }
 }
@@ -44,56 +45,98 @@ fn capabilities(repository: &Repository, service: Service) -> Answer {
     Answer::whole(content_type(service), bytes)
 }
 
-fn refs(call: &Call, repository: &Repository, view: &View, service: Service) -> Answer {
-    let state = view.state();
-    if !RepositoryOptions::of(state).serves(service) {
+async fn refs(call: &Call, repository: &Repository, view: &View, service: Service) -> Answer {
+    if !RepositoryOptions::of(view.state()).serves(service) {
         return disabled();
     }
-    let key = AnswerKey::refs(repository.id(), service, call.version);
-    let cached = call.node.answers.get(&key, state.number());
-    let bytes = cached.unwrap_or_else(|| {
-        let bytes = Bytes::from(write_refs(state, repository.object_format(), call.version, service));
-        call.node.answers.put(key, state.number(), bytes.clone());
-        bytes
-    });
-    Answer::whole(content_type(service), bytes)
+    let lines = lines(&call.node, repository, view, service, call.version, true).await;
+    Answer::ok(content_type(service), Content::Lines(lines))
 }
 
-/// Cost: about a ref's line for each ref.
-fn write_refs(state: &State, format: ObjectFormat, version: Version, service: Service) -> Vec<u8> {
-    let options = RepositoryOptions::of(state);
-    let hidden = options.hidden(service);
-    let mut bytes = Vec::with_capacity(256 + 80 * state.refs().len());
-    let head = |capabilities| Head {
+/// A v0 or v1 advertisement; over HTTP it begins with a banner. Cost: see [`RopeCache::rope`](crate::ref_rope::RopeCache).
+pub async fn lines(
+    node: &Node,
+    repository: &Repository,
+    view: &View,
+    service: Service,
+    version: Version,
+    http: bool,
+) -> RefLines {
+    let state = view.state();
+    let form = form(service);
+    let rope = node
+        .ref_ropes
+        .rope(repository.id(), state, service, form, &node.workers)
+        .await;
+    let offer = Offer {
         service,
         version,
-        http: true,
-        format,
-        capabilities,
+        http,
+        format: repository.object_format(),
     };
-    match service {
-        Service::UploadPack => {
-            let target = shown_refs::head(state, &hidden).and_then(|head| head.symref_target);
-            let offered = advertise::upload_capabilities(&options.upload(), format, true, target);
-            advertise::write_refs(
-                &mut bytes,
-                &head(&offered),
-                shown_refs::upload_refs(state, &hidden),
-                state.shallow(),
-            );
-        }
-        Service::ReceivePack => {
-            let offered = advertise::receive_capabilities(&options.receive(), format);
-            advertise::write_refs(
-                &mut bytes,
-                &head(&offered),
-                shown_refs::receive_refs(state, &hidden),
-                state.shallow(),
-            );
-        }
-    }
-    bytes
+    write(state, &rope, &offer)
 }
+
+/// Peeled values are shown by upload-pack only.
+pub(crate) fn form(service: Service) -> Form {
+    match service {
+        Service::UploadPack => Form::PeeledLines,
+        Service::ReceivePack => Form::Plain,
+    }
+}
+
+/// What an advertisement is for.
+pub(crate) struct Offer {
+    pub(crate) service: Service,
+    pub(crate) version: Version,
+    /// Whether it begins with a banner.
+    pub(crate) http: bool,
+    pub(crate) format: ObjectFormat,
+}
+
+/// The first line carries the capabilities: it is written anew, and so is `HEAD`.
+pub(crate) fn write(state: &State, rope: &Rope, offer: &Offer) -> RefLines {
+    let (service, options) = (offer.service, RepositoryOptions::of(state));
+    let hidden = options.hidden(service);
+    let head = match service {
+        Service::UploadPack => shown_refs::head(state, &hidden),
+        Service::ReceivePack => None,
+    };
+    let capabilities = match service {
+        Service::UploadPack => {
+            let target = head.and_then(|head| head.symref_target);
+            advertise::upload_capabilities(&options.upload(), offer.format, offer.http, target)
+        }
+        Service::ReceivePack => advertise::receive_capabilities(&options.receive(), offer.format),
+    };
+    let first = head.or_else(|| rope.first()).map(|first| AdvertisedRef {
+        peeled: first.peeled.filter(|_| service == Service::UploadPack),
+        ..first
+    });
+    let opening = Head {
+        service,
+        version: offer.version,
+        http: offer.http,
+        format: offer.format,
+        capabilities: &capabilities,
+    };
+    let mut opened = Vec::with_capacity(OPENING_BYTES_GUESS);
+    advertise::write_head(&mut opened, &opening, first.as_ref());
+    let mut lines = RefLines::default();
+    lines.push(opened);
+    if head.is_some() {
+        rope.append_all(form(service), &mut lines);
+    } else {
+        rope.append_rest(form(service), &mut lines);
+    }
+    let mut tail = Vec::new();
+    advertise::write_tail(&mut tail, state.shallow());
+    lines.push(tail);
+    lines
+}
+
+/// Banner, first ref and capabilities, about.
+const OPENING_BYTES_GUESS: usize = 512;
 
 /// What a push to a repository is told that it will make. Clients take the object format from here: the default one.
 fn for_new_repository(version: Version) -> Vec<u8> {

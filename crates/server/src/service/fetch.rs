@@ -5,11 +5,11 @@ use super::negotiate::{self, Refusal, V0Fetch};
 use super::pack_answer::{PackAnswer, PackForm};
 use super::repository_options::RepositoryOptions;
 use super::shown_refs;
-use crate::answer_cache::AnswerKey;
 use crate::http::answer::Answer;
 use crate::http::front::{Call, body_error};
 use crate::http::request_body::{BodyError, RequestBody};
 use crate::http::response_body::Content;
+use crate::ref_rope::Form;
 use bytes::Bytes;
 use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, UploadRequest};
 use cuesta_engine::{EngineError, Repository, View};
@@ -17,6 +17,7 @@ use cuesta_git::ObjectId;
 use cuesta_protocol::filter::FilterSpec;
 use cuesta_protocol::sideband::SideBand;
 use cuesta_protocol::upload::answer::{FetchAnswer, write_v0_shallow};
+use cuesta_protocol::upload::ls_refs::LsRefs;
 use cuesta_protocol::upload::v2::{Command, Fetch, FetchStep};
 use cuesta_protocol::upload::{Deepen, PackRequest};
 use cuesta_protocol::{Limits, ProtocolError, Service, Version, pktline};
@@ -95,24 +96,21 @@ impl Exchange<'_> {
             }
         };
         match &request.command {
-            Command::LsRefs(ls_refs) => Ok(Answer::whole(CONTENT_TYPE, self.ls_refs(body, ls_refs))),
+            Command::LsRefs(request) => Ok(self.ls_refs(request).await),
             Command::Fetch(fetch) => self.fetch(fetch).await,
             // Not offered, so the parser lets none through.
             _ => Ok(refused(&self.call, "command is not supported")),
         }
     }
 
-    fn ls_refs(&self, body: &Bytes, request: &cuesta_protocol::upload::ls_refs::LsRefs) -> Bytes {
-        let (answers, number) = (&self.call.node.answers, self.view.state().number());
-        let key = AnswerKey::ls_refs(self.repository.id(), body);
-        if let Some(cached) = key.as_ref().and_then(|key| answers.get(key, number)) {
-            return cached;
-        }
-        let answer = Bytes::from(ls_refs::write(self.view.state(), request));
-        if let Some(key) = key {
-            answers.put(key, number, answer.clone());
-        }
-        answer
+    async fn ls_refs(&self, request: &LsRefs) -> Answer {
+        let (node, state) = (&self.call.node, self.view.state());
+        let (form, log) = (Form::of_request(request), self.repository.id());
+        let rope = node
+            .ref_ropes
+            .rope(log, state, Service::UploadPack, form, &node.workers)
+            .await;
+        Answer::ok(CONTENT_TYPE, Content::Lines(ls_refs::write(state, &rope, request)))
     }
 
     async fn fetch(&self, fetch: &Fetch) -> Result<Answer, Refusal> {

@@ -2,16 +2,32 @@
 
 use super::repository_options::RepositoryOptions;
 use super::shown_refs;
+use crate::ref_rope::{Form, RefLines, Rope};
 use cuesta_ledger::State;
 use cuesta_protocol::Service;
 use cuesta_protocol::pktline::FLUSH;
 use cuesta_protocol::upload::ls_refs::LsRefs;
 
-/// The whole answer. Cost: a line for each ref that is asked for, whatever the number of others.
-pub fn write(state: &State, request: &LsRefs) -> Vec<u8> {
-    let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
-    let mut out = Vec::with_capacity(4096);
+/// The whole answer; `rope` has what upload-pack shows of `state`. Cost: `HEAD`, and a search for each prefix.
+pub fn write(state: &State, rope: &Rope, request: &LsRefs) -> RefLines {
+    let mut lines = RefLines::default();
+    lines.push(write_head(state, request));
+    let form = Form::of_request(request);
+    if request.prefixes().is_empty() {
+        rope.append_all(form, &mut lines);
+    }
+    for prefix in request.prefixes() {
+        rope.append_prefixed(prefix, form, &mut lines);
+    }
+    lines.push(&FLUSH[..]);
+    lines
+}
+
+/// `HEAD`, if it is asked for: what it leads to, or that it leads to nothing.
+fn write_head(state: &State, request: &LsRefs) -> Vec<u8> {
+    let mut out = Vec::new();
     if request.matches(b"HEAD") {
+        let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
         match (shown_refs::head(state, &hidden), shown_refs::unborn_head(state)) {
             (Some(head), _) => request.write_ref(&mut out, &head),
             (None, Some(target)) if !hidden.hides(target) => {
@@ -20,16 +36,6 @@ pub fn write(state: &State, request: &LsRefs) -> Vec<u8> {
             (None, _) => {}
         }
     }
-    let everything = [bytes::Bytes::new()];
-    let prefixes = if request.prefixes().is_empty() {
-        &everything
-    } else {
-        request.prefixes()
-    };
-    for prefix in prefixes {
-        shown_refs::named(state, &hidden, prefix).for_each(|shown| request.write_ref(&mut out, &shown));
-    }
-    out.extend_from_slice(FLUSH);
     out
 }
 
@@ -37,6 +43,7 @@ pub fn write(state: &State, request: &LsRefs) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::service::shown_refs;
+    use bytes::Buf;
     use cuesta_format::{Cause, Edit, EditId, RefTarget, RefUpdate, SettingChange, SymrefChange};
     use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, RefName};
     use cuesta_protocol::Limits;
@@ -101,7 +108,11 @@ mod tests {
         let Command::LsRefs(request) = request.unwrap().unwrap().command else {
             panic!("not ls-refs")
         };
-        let answer = String::from_utf8(write(state, &request)).unwrap();
+        let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
+        let rope = Rope::new(ObjectFormat::Sha1, shown_refs::named(state, &hidden, b""));
+        let mut answer = write(state, &rope, &request);
+        let answer = answer.copy_to_bytes(answer.remaining());
+        let answer = String::from_utf8(answer.to_vec()).unwrap();
         answer.replace(&"1".repeat(40), "1")
     }
 

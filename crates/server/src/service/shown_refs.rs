@@ -68,12 +68,7 @@ pub fn named<'a>(
         .filter(visible)
         .map(|(name, target)| direct(name, target))
         .peekable();
-    let links = state.symrefs().range::<_, [u8]>(from).map(|(name, _)| name);
-    let links = links
-        .take_while(move |name| name.as_bytes().starts_with(prefix))
-        .filter(|name| name.as_bytes() != HEAD);
-    let links = links.filter(|name| !hidden.hides(name));
-    let mut links = links.filter_map(|name| symbolic(state, hidden, name)).peekable();
+    let mut links = links(state, hidden, prefix).peekable();
     std::iter::from_fn(move || match (plain.peek(), links.peek()) {
         (Some(first), Some(link)) if link.name < first.name => links.next(),
         (Some(_), _) => plain.next(),
@@ -81,7 +76,21 @@ pub fn named<'a>(
     })
 }
 
-fn direct<'a>(name: &'a RefName, target: &RefTarget) -> AdvertisedRef<'a> {
+/// Symbolic refs but `HEAD` that begin with `prefix` and lead to a value, by name.
+pub fn links<'a>(
+    state: &'a State,
+    hidden: &'a HiddenRefs,
+    prefix: &'a [u8],
+) -> impl Iterator<Item = AdvertisedRef<'a>> {
+    let from = (Bound::Included(prefix), Bound::Unbounded);
+    let names = state.symrefs().range::<_, [u8]>(from).map(|(name, _)| name);
+    let names = names.take_while(move |name| name.as_bytes().starts_with(prefix));
+    let shown = names.filter(|name| name.as_bytes() != HEAD && !hidden.hides(name));
+    shown.filter_map(|name| symbolic(state, hidden, name))
+}
+
+/// A ref that is not symbolic.
+pub fn direct<'a>(name: &'a RefName, target: &RefTarget) -> AdvertisedRef<'a> {
     AdvertisedRef {
         name: name.as_bytes(),
         oid: target.oid,
