@@ -1,8 +1,9 @@
-//! What the compiler cannot check: which crate may know which, how long a file may be, and that every dependency has a
-//! reason.
+//! What the compiler cannot check: which crate may know which, how long a file may be, and that every dependency is used
+//! and has a reason.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,7 +63,7 @@ pub(crate) fn check() -> Result<()> {
         check_edges(package, &mut findings);
         check_gix(package, &mut findings);
     }
-    check_reasons(&root, &mut findings)?;
+    check_dependencies(&root, &metadata, &mut findings)?;
     check_lengths(&root, &mut findings)?;
     for finding in &findings {
         eprintln!("tidy: {finding}");
@@ -92,8 +93,13 @@ fn name(value: &Value) -> &str {
 
 /// The names a package depends on; a package's own tests may know more, so dev-dependencies are left out.
 fn dependencies(package: &Value) -> impl Iterator<Item = &str> {
-    let all = package["dependencies"].as_array().into_iter().flatten();
-    all.filter(|dependency| dependency["kind"] != "dev").map(name)
+    all_dependencies(package)
+        .filter(|dependency| dependency["kind"] != "dev")
+        .map(name)
+}
+
+fn all_dependencies(package: &Value) -> impl Iterator<Item = &Value> {
+    package["dependencies"].as_array().into_iter().flatten()
 }
 
 fn check_edges(package: &Value, findings: &mut Vec<String>) {
@@ -117,22 +123,49 @@ fn check_gix(package: &Value, findings: &mut Vec<String>) {
     }
 }
 
-/// Every external dependency of the workspace has a line in the decisions that says why it is there.
-fn check_reasons(root: &Path, findings: &mut Vec<String>) -> Result<()> {
+/// Every dependency that a crate names stands in the workspace's table and has a line in the decisions that says why it
+/// is there; and the table holds nothing that no crate names.
+fn check_dependencies(root: &Path, metadata: &Value, findings: &mut Vec<String>) -> Result<()> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
     let reasons = std::fs::read_to_string(root.join(REASONS)).with_context(|| format!("cannot read '{REASONS}'"))?;
-    let table = manifest
-        .split("[workspace.dependencies]")
-        .nth(1)
-        .context("no [workspace.dependencies]")?;
-    let lines = table.lines().skip(1).take_while(|line| !line.starts_with('['));
-    let names = lines.filter_map(|line| line.split_once(" = ").map(|(name, _)| name));
-    for name in names.filter(|name| !name.starts_with("cuesta-") && !name.starts_with('#')) {
-        if !reasons.contains(&format!("`{name}`")) {
-            findings.push(format!("dependency '{name}' has no reason in {REASONS}"));
-        }
-    }
+    let table = shared_dependencies(&manifest).context("no [workspace.dependencies]")?;
+    let named: BTreeSet<&str> = members(metadata).flat_map(all_dependencies).map(name).collect();
+    findings.extend(unnamed(&table, &named));
+    findings.extend(unshared(&table, &named));
+    findings.extend(unreasoned(&reasons, &named));
     Ok(())
+}
+
+/// The names in the manifest's table of dependencies that crates share.
+fn shared_dependencies(manifest: &str) -> Option<BTreeSet<&str>> {
+    let table = manifest.split("[workspace.dependencies]").nth(1)?;
+    let lines = table.lines().skip(1).take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.split_once([' ', '.', '=']).map(|(name, _)| name));
+    Some(
+        names
+            .filter(|name| !name.is_empty() && !name.starts_with('#'))
+            .collect(),
+    )
+}
+
+fn unnamed(table: &BTreeSet<&str>, named: &BTreeSet<&str>) -> Vec<String> {
+    let idle = table.difference(named);
+    idle.map(|name| format!("[workspace.dependencies] has '{name}', which no crate names"))
+        .collect()
+}
+
+fn unshared(table: &BTreeSet<&str>, named: &BTreeSet<&str>) -> Vec<String> {
+    let own = named.difference(table);
+    own.map(|name| format!("dependency '{name}' does not stand in [workspace.dependencies]"))
+        .collect()
+}
+
+fn unreasoned(reasons: &str, named: &BTreeSet<&str>) -> Vec<String> {
+    let theirs = named.iter().filter(|name| !name.starts_with("cuesta-"));
+    theirs
+        .filter(|name| !reasons.lines().any(|line| line.starts_with(&format!("| `{name}` |"))))
+        .map(|name| format!("dependency '{name}' has no reason in {REASONS}"))
+        .collect()
 }
 
 fn check_lengths(root: &Path, findings: &mut Vec<String>) -> Result<()> {
@@ -155,4 +188,31 @@ fn check_lengths(root: &Path, findings: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str =
+        "[workspace.dependencies]\na = \"1\"\n# b = \"1\"\n\nc-d = { version = \"1\" }\n[profile.dev]\ne = 1\n";
+
+    #[test]
+    fn the_table_ends_at_the_next_and_has_comments() {
+        assert_eq!(shared_dependencies(MANIFEST), Some(BTreeSet::from(["a", "c-d"])));
+        assert_eq!(shared_dependencies("[workspace]\n"), None);
+    }
+
+    #[test]
+    fn dependencies_are_named_shared_and_reasoned() {
+        let table = BTreeSet::from(["a", "c-d"]);
+        let named = BTreeSet::from(["a", "f", "cuesta-git"]);
+        assert!(unnamed(&table, &named)[0].contains("'c-d'"));
+        assert_eq!(unnamed(&table, &table), [""; 0]);
+        assert_eq!(unshared(&table, &named).len(), 2);
+        assert_eq!(unshared(&table, &table), [""; 0]);
+        let reasons = "| `a` | for `f` |\n";
+        assert_eq!(unreasoned(reasons, &named).len(), 1);
+        assert!(unreasoned(reasons, &named)[0].contains("'f'"));
+    }
 }
