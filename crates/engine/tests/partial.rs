@@ -13,7 +13,7 @@ use std::sync::Arc;
 use support::git::Git;
 use support::history::History;
 use support::layers::{Spec, build};
-use support::{Rng, engine, push, repository};
+use support::{Rng, engine, push, repository, seeds};
 
 /// A history in several layers, and the same in stock git with a branch at each commit.
 struct World {
@@ -382,13 +382,4 @@ async fn blobs_are_served_by_id_in_spite_of_the_filter() {
     let pack = pack_of(&world.view, &request).await;
     client.run(&["index-pack", "--stdin"], &pack).unwrap();
     assert_eq!(ids(&client), blobs.iter().map(ObjectId::to_string).collect());
-}
-
-/// `count` seeds, or as many as `CUESTA_TEST_SEEDS` says.
-fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    let count = std::env::var("CUESTA_TEST_SEEDS")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(count);
-    first..first + count
 }

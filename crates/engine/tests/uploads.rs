@@ -15,40 +15,32 @@ use std::sync::Arc;
 use support::git::Git;
 use support::history::History;
 use support::layers::{Exact, Spec, build};
-use support::{Rng, engine, push, repository};
+use support::{Rng, engine, push, repository, seeds};
 
 /// A history pushed in several layers.
 struct World {
     history: History,
-    _engine: Engine,
+    engine: Engine,
     repository: Arc<Repository>,
     rng: Rng,
 }
 
 impl World {
     async fn new(seed: u64, commits: usize, layers: usize) -> Self {
-        println!("seed {seed}");
-        let mut rng = Rng(seed);
-        let format = if seed % 4 == 3 {
-            ObjectFormat::Sha256
-        } else {
-            ObjectFormat::Sha1
-        };
-        let history = History::random(format, commits, &mut rng);
-        let engine = engine().await;
-        let repository = repository(&engine, format).await;
-        let mut earlier = BTreeSet::new();
-        for spec in specs(&history, layers, &mut rng) {
-            let layer = build(&history, &spec, &earlier, &mut rng);
-            earlier.extend(layer.oids.iter().copied());
-            push(&engine, &repository, layer, Vec::new()).await;
-        }
-        Self {
+        let mut world = Self::empty(seed, commits).await;
+        let Self {
             history,
-            _engine: engine,
+            engine,
             repository,
             rng,
+        } = &mut world;
+        let mut earlier = BTreeSet::new();
+        for spec in specs(history, layers, rng) {
+            let layer = build(history, &spec, &earlier, rng);
+            earlier.extend(layer.oids.iter().copied());
+            push(engine, repository, layer, Vec::new()).await;
         }
+        world
     }
 
     /// A history, and a repository without it.
@@ -65,7 +57,7 @@ impl World {
         let repository = repository(&engine, format).await;
         Self {
             history,
-            _engine: engine,
+            engine,
             repository,
             rng,
         }
@@ -213,15 +205,6 @@ async fn git_accepts_every_pack() {
             check_pack(&world, &view, &oracle, &request).await;
         }
     }
-}
-
-/// `count` seeds, or as many as `CUESTA_TEST_SEEDS` says.
-fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    let count = std::env::var("CUESTA_TEST_SEEDS")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(count);
-    first..first + count
 }
 
 fn random_request(world: &mut World, closure: &BTreeSet<ObjectId>, round: usize) -> UploadRequest {

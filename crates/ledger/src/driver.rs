@@ -264,12 +264,8 @@ impl<M: Machine> Driver<M> {
 
     fn encode(&self, number: u64, group: &[Pending<M>]) -> Result<Bytes, LedgerError> {
         let entry = M::encode_entry(number, &mut group.iter().map(|pending| &pending.edit))?;
-        let (bytes, bytes_max) = (entry.len(), self.store.limits().entry_bytes_max);
-        if bytes > bytes_max {
-            Err(LedgerError::TooLarge { bytes, bytes_max })
-        } else {
-            Ok(entry)
-        }
+        self.store.limits().check(&entry)?;
+        Ok(entry)
     }
 
     /// A group that makes no entry: one edit is to blame. It fails alone, so the edits are tried one by one.

@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::watch;
 
-/// Entries larger than this are refused.
-const ENTRY_BYTES_MAX: usize = 64 << 20;
-const INLINE_BYTES_MAX: usize = 1 << 20;
+const LIMITS: Limits = Limits {
+    entry_bytes_max: 64 << 20,
+    inline_bytes_max: 1 << 20,
+};
 
 /// The store. Share it in an `Arc`; logs opened on it see one another's appends.
 #[derive(Default)]
@@ -75,19 +76,11 @@ impl MemoryStore {
 #[async_trait]
 impl LogStore for MemoryStore {
     fn limits(&self) -> Limits {
-        Limits {
-            entry_bytes_max: ENTRY_BYTES_MAX,
-            inline_bytes_max: INLINE_BYTES_MAX,
-        }
+        LIMITS
     }
 
     async fn append(&self, log: LogId, number: u64, entry: Bytes) -> Result<Appended, LedgerError> {
-        if entry.len() > ENTRY_BYTES_MAX {
-            return Err(LedgerError::TooLarge {
-                bytes: entry.len(),
-                bytes_max: ENTRY_BYTES_MAX,
-            });
-        }
+        self.limits().check(&entry)?;
         self.with(log, |entries| {
             let end = entries.end();
             if number > end {

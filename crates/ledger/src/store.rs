@@ -52,6 +52,17 @@ pub struct Limits {
     pub inline_bytes_max: usize,
 }
 
+impl Limits {
+    /// [`LedgerError::TooLarge`] if the entry is.
+    pub(crate) fn check(self, entry: &[u8]) -> Result<(), LedgerError> {
+        let (bytes, bytes_max) = (entry.len(), self.entry_bytes_max);
+        if bytes > bytes_max {
+            return Err(LedgerError::TooLarge { bytes, bytes_max });
+        }
+        Ok(())
+    }
+}
+
 /// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {

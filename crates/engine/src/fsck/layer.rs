@@ -120,12 +120,8 @@ impl Check {
         let mut limits = self.view.world().options.receive.clone();
         // What is stored has been let in before.
         (limits.pack_bytes_max, limits.objects_max, limits.blob_bytes_max) = (None, u32::MAX, u64::MAX);
-        let mut intake = Intake::new(IntakeOptions {
-            object_format: self.view.object_format(),
-            limits,
-            fsck: Arc::new(Policy::tolerant_fsck()),
-            work_bytes_max: u64::MAX,
-        });
+        let options = IntakeOptions::new(self.view.object_format(), limits, Policy::tolerant_fsck());
+        let mut intake = Intake::new(options);
         let mut refused = None;
         let read = self.read_pack(meter, &mut |bytes| {
             refused = intake.feed(bytes).err();

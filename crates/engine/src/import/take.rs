@@ -14,7 +14,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Ids that are looked up at once.
 const LOOKUP_BATCH: usize = 4096;
@@ -79,12 +78,7 @@ impl Take {
         Self {
             place: Place::new(view, log, &limits),
             lean: Lean::waiting(view.clone(), world.workers.clone()),
-            intake: IntakeOptions {
-                object_format: view.object_format(),
-                limits,
-                fsck: Arc::new(fsck),
-                work_bytes_max: u64::MAX,
-            },
+            intake: IntakeOptions::new(view.object_format(), limits, fsck),
             view: view.clone(),
             refs,
             exact: options.exact,

@@ -6,7 +6,6 @@ use super::known::Nothing;
 use super::options::{IntakeOptions, ReceiveOptions};
 use cuesta_git::{ObjectFormat, ObjectId, fsck};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 /// Takes a pack apart that comes in chunks of any size, checks every object in it, and puts together the layer of all
 /// that is complete. Answers how many objects the pack has, and how many of them would be stored.
@@ -17,13 +16,7 @@ pub fn check_pack<'a>(
     options: &ReceiveOptions,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(u32, u32), IntakeError> {
-    let fsck = Arc::new(fsck::Config::strict());
-    let mut intake = Intake::new(IntakeOptions {
-        object_format: format,
-        limits: options.clone(),
-        fsck,
-        work_bytes_max: u64::MAX,
-    });
+    let mut intake = Intake::new(IntakeOptions::new(format, options.clone(), fsck::Config::strict()));
     chunks.into_iter().try_for_each(|chunk| intake.feed(chunk))?;
     intake.finish_pack()?;
     let settled = intake.settle(&Nothing)?;

@@ -58,3 +58,15 @@ pub(crate) struct IntakeOptions {
     /// [`super::IntakeError::WouldWait`].
     pub(crate) work_bytes_max: u64,
 }
+
+impl IntakeOptions {
+    /// For a thread that may take its time.
+    pub(crate) fn new(object_format: ObjectFormat, limits: ReceiveOptions, fsck: fsck::Config) -> Self {
+        Self {
+            object_format,
+            limits,
+            fsck: Arc::new(fsck),
+            work_bytes_max: u64::MAX,
+        }
+    }
+}

@@ -63,13 +63,7 @@ impl<'a> Receiver<'a> {
         let policy = Policy::of(view.state());
         let mut limits = view.world().options.receive.clone();
         limits.pack_bytes_max = policy.pack_bytes_max.or(limits.pack_bytes_max);
-        let fsck = Arc::new(Policy::fsck(view.state()));
-        let options = IntakeOptions {
-            object_format: view.object_format(),
-            limits,
-            fsck,
-            work_bytes_max: u64::MAX,
-        };
+        let options = IntakeOptions::new(view.object_format(), limits, Policy::fsck(view.state()));
         let (buffer, state) = (Vec::new(), Parsing::Fresh);
         let push = Push {
             repository,

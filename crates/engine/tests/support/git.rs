@@ -4,9 +4,12 @@ use super::history::History;
 use cuesta_git::pack::{EntryHeader, EntryKind, PackHeader};
 use cuesta_git::zlib::Deflater;
 use cuesta_git::{Checksum, ObjectFormat, ObjectId};
+use feed::feed;
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+#[path = "../../../../tests/support/feed.rs"]
+mod feed;
 
 /// A bare repository in a temporary directory.
 pub struct Git {
@@ -28,25 +31,14 @@ impl Git {
 
     /// The output, or what git said.
     pub fn run(&self, args: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
-        let mut child = Command::new("git")
+        let mut command = Command::new("git");
+        command
             .args(args)
             .current_dir(self.dir.path())
             .env("GIT_DIR", self.dir.path())
             .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("HOME", self.dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let output = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // Git may end before it has read everything; its exit status tells.
-                let _ = stdin.write_all(input);
-            });
-            child.wait_with_output().unwrap()
-        });
+            .env("HOME", self.dir.path());
+        let output = feed(&mut command, input);
         match output.status.success() {
             true => Ok(output.stdout),
             false => Err(format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr))),

@@ -44,6 +44,15 @@ impl Rng {
     }
 }
 
+/// `count` seeds, or as many as `CUESTA_TEST_SEEDS` says.
+pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("CUESTA_TEST_SEEDS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(count);
+    first..first + count
+}
+
 pub async fn engine() -> Engine {
     let parts = EngineParts {
         cache: BlockCache::new(

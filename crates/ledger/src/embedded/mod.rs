@@ -24,9 +24,11 @@ use std::sync::Arc;
 use tables::ReadTables;
 use tokio::sync::{mpsc, oneshot};
 
-/// Larger entries are refused: what a repository's largest import may need, and memory can hold.
-const ENTRY_BYTES_MAX: usize = 64 << 20;
-const INLINE_BYTES_MAX: usize = 1 << 20;
+/// An entry may take what a repository's largest import may need, and memory can hold.
+const LIMITS: Limits = Limits {
+    entry_bytes_max: 64 << 20,
+    inline_bytes_max: 1 << 20,
+};
 /// Requests that wait for the committer; more wait before it.
 const REQUESTS_MAX: usize = 1024;
 
@@ -132,19 +134,11 @@ impl Drop for EmbeddedStore {
 #[async_trait]
 impl LogStore for EmbeddedStore {
     fn limits(&self) -> Limits {
-        Limits {
-            entry_bytes_max: ENTRY_BYTES_MAX,
-            inline_bytes_max: INLINE_BYTES_MAX,
-        }
+        LIMITS
     }
 
     async fn append(&self, log: LogId, number: u64, entry: Bytes) -> Result<Appended, LedgerError> {
-        if entry.len() > ENTRY_BYTES_MAX {
-            return Err(LedgerError::TooLarge {
-                bytes: entry.len(),
-                bytes_max: ENTRY_BYTES_MAX,
-            });
-        }
+        self.limits().check(&entry)?;
         self.request(log, |reply| Verb::Append { number, entry, reply }).await
     }
 

@@ -2,13 +2,16 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use cuesta_git::{ObjectFormat, ObjectId};
 use cuesta_protocol::advertise::AdvertisedRef;
+use feed::feed;
 use tempfile::TempDir;
+
+#[path = "../../../../tests/support/feed.rs"]
+mod feed;
 
 /// A repository on disk, made and read by stock git without anybody's settings.
 pub(crate) struct Repository {
@@ -127,18 +130,7 @@ impl Repository {
             .env("GIT_COMMITTER_EMAIL", "a@b")
             .env("GIT_COMMITTER_DATE", date);
         command.envs(protocol.map(|protocol| ("GIT_PROTOCOL", protocol)));
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let input = input.to_vec();
-        // Git may end before it has read everything.
-        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap();
+        let output = feed(&mut command, input);
         (output.stdout, output.status.success())
     }
 

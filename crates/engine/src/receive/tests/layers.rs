@@ -140,12 +140,7 @@ pub(super) fn parents(layer: &Layer, segment: u32) -> Vec<ObjectId> {
 }
 
 pub(super) fn options(format: ObjectFormat) -> IntakeOptions {
-    IntakeOptions {
-        object_format: format,
-        limits: Default::default(),
-        fsck: std::sync::Arc::new(cuesta_git::fsck::Config::strict()),
-        work_bytes_max: u64::MAX,
-    }
+    IntakeOptions::new(format, Default::default(), cuesta_git::fsck::Config::strict())
 }
 
 impl Known for Layers {

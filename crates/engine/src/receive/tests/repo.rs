@@ -1,9 +1,12 @@
 //! A stock git repository in a temporary directory.
 
 use cuesta_git::{ObjectFormat, ObjectId};
-use std::io::Write as _;
+use feed::feed;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+#[path = "../../../../../tests/support/feed.rs"]
+mod feed;
 
 pub(super) struct Repo {
     directory: tempfile::TempDir,
@@ -47,7 +50,8 @@ impl Repo {
     }
 
     pub(super) fn try_git(&self, arguments: &[&str], input: &[u8]) -> (bool, Vec<u8>, Vec<u8>) {
-        let mut child = Command::new("git")
+        let mut command = Command::new("git");
+        command
             .args(arguments)
             .current_dir(self.path())
             .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -57,17 +61,8 @@ impl Repo {
             .envs([
                 ("GIT_AUTHOR_DATE", "1700000000 +0000"),
                 ("GIT_COMMITTER_DATE", "1700000000 +0000"),
-            ])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let input = input.to_vec();
-        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap();
+            ]);
+        let output = feed(&mut command, input);
         (output.status.success(), output.stdout, output.stderr)
     }
 
