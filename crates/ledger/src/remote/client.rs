@@ -150,10 +150,7 @@ impl LogStore for RemoteStore {
     }
 
     async fn append(&self, log: LogId, number: u64, entry: Bytes) -> Result<Appended, LedgerError> {
-        let (bytes, bytes_max) = (entry.len(), self.limits.entry_bytes_max);
-        if bytes > bytes_max {
-            return Err(LedgerError::TooLarge { bytes, bytes_max });
-        }
+        self.limits.check(&entry)?;
         match self.ask(Request::Append { log, number, entry }).await? {
             Answer::Appended(appended) => Ok(appended),
             other => Err(unfitting(other)),

@@ -1,7 +1,7 @@
-//! The bytes on the socket.
+//! The bytes on the socket (docs/format/ledger-socket.md).
 //!
-//! Greeting, each way: magic `CLS\0`, version u16, zero u16; the server's goes on with its limits: entry_bytes_max u64,
-//! inline_bytes_max u64. Frame: length u32 (of what follows), id u64, code u8, fields. All little-endian.
+//! There is one way to write what a frame says, and every other is refused; but errors travel as far as callers tell them
+//! apart.
 
 use crate::{Appended, Base, ErrorKind, LedgerError, Limits};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -12,9 +12,13 @@ const MAGIC: [u8; 4] = *b"CLS\0";
 const VERSION: u16 = 1;
 /// Bytes of a frame beside the entry or entries in it.
 const FRAME_OVERHEAD_MAX: usize = 1 << 16;
-/// Entries in one answer of `read`, in bytes; one entry always fits.
+/// Entries in one answer of `read`, in bytes with what is written before each; one entry always fits.
 pub(super) const READ_BYTES_MAX: usize = 4 << 20;
+/// Bytes before each entry in an answer of `read`.
+const ENTRY_PREFIX_LEN: usize = 16;
 const MESSAGE_BYTES_MAX: usize = 1 << 12;
+/// The largest entry that a server may allow. It keeps the length of every frame within its four bytes.
+const ENTRY_BYTES_LIMIT: u64 = 1 << 30;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +65,27 @@ pub(super) enum Answer {
     Failed(LedgerError),
 }
 
+/// Reads a frame without its length as a request and as an answer, and insists that what can be read is written as it
+/// was. For fuzzing: panics where that is not so.
+pub fn check_frame(frame: &Bytes) {
+    if let Ok((id, request)) = decode_request(frame.clone()) {
+        let again = encode_request(id, &request);
+        assert_eq!(again.get(4..), Some(&frame[..]));
+    }
+    let Ok((id, answer)) = decode_answer(frame.clone()) else {
+        return;
+    };
+    let again = encode_answer(id, &answer);
+    match answer {
+        // Of texts that no store of ours wrote, only what they mean must last.
+        Answer::Failed(error) => match decode_answer(again.slice(4..)) {
+            Ok((_, Answer::Failed(read))) => assert_eq!(read.kind(), error.kind()),
+            other => panic!("an error is read back as {other:?}"),
+        },
+        _ => assert_eq!(again.get(4..), Some(&frame[..])),
+    }
+}
+
 /// A length that this side will read, given the store's limits.
 pub(super) fn frame_bytes_max(limits: Limits) -> usize {
     limits
@@ -102,11 +127,14 @@ pub(super) async fn read_limits(from: &mut (impl AsyncRead + Unpin)) -> Result<L
     let entry = from.read_u64_le().await.map_err(lost)?;
     let inline = from.read_u64_le().await.map_err(lost)?;
     match (usize::try_from(entry), usize::try_from(inline)) {
-        (Ok(entry_bytes_max), Ok(inline_bytes_max)) => Ok(Limits {
+        (Ok(entry_bytes_max), Ok(inline_bytes_max)) if entry <= ENTRY_BYTES_LIMIT => Ok(Limits {
             entry_bytes_max,
             inline_bytes_max,
         }),
-        _ => Err(unexpected("limits this machine can address", format!("{entry} bytes"))),
+        _ => Err(unexpected(
+            "limits of at most 1 GiB",
+            format!("{entry} and {inline} bytes"),
+        )),
     }
 }
 
@@ -129,6 +157,19 @@ pub(super) async fn read_frame(
     let mut frame = BytesMut::zeroed(length);
     from.read_exact(&mut frame).await.map_err(lost)?;
     Ok(Some(frame.freeze()))
+}
+
+/// As many of the entries that were read as one answer holds; the first in any case.
+pub(super) fn entries_of_one_answer(mut entries: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
+    let mut bytes = 0_usize;
+    let fit = entries.iter().take_while(|(_, entry)| {
+        let is_first = bytes == 0;
+        bytes = bytes.saturating_add(ENTRY_PREFIX_LEN).saturating_add(entry.len());
+        is_first || bytes <= READ_BYTES_MAX
+    });
+    let count = fit.count();
+    entries.truncate(count);
+    entries
 }
 
 /// A frame of the request, complete with its length. The caller keeps entries below the server's limit.
@@ -165,14 +206,14 @@ pub(super) fn decode_request(mut frame: Bytes) -> Result<(u64, Request), LedgerE
     let id = take_u64(&mut frame)?;
     let code = take_u8(&mut frame)?;
     if code == 8 {
-        return Ok((id, Request::Cancel));
+        return whole(frame).map(|()| (id, Request::Cancel));
     }
     let log = LogId(frame.try_get_u128_le().map_err(|_| short())?);
     let request = match code {
         1 => Request::Append {
             log,
             number: take_u64(&mut frame)?,
-            entry: frame,
+            entry: std::mem::take(&mut frame),
         },
         2 => Request::Read {
             log,
@@ -192,7 +233,7 @@ pub(super) fn decode_request(mut frame: Bytes) -> Result<(u64, Request), LedgerE
         7 => Request::Drop { log },
         other => return Err(unexpected("a request", format!("code {other}"))),
     };
-    Ok((id, request))
+    whole(frame).map(|()| (id, request))
 }
 
 /// A frame of the answer, complete with its length.
@@ -231,14 +272,14 @@ pub(super) fn decode_answer(mut frame: Bytes) -> Result<(u64, Answer), LedgerErr
     let answer = match take_u8(&mut frame)? {
         1 => Answer::Appended(Appended::Done),
         2 => Answer::Appended(Appended::Taken),
-        3 => Answer::Entries(take_entries(frame)?),
+        3 => Answer::Entries(take_entries(std::mem::take(&mut frame))?),
         4 => Answer::Number(take_u64(&mut frame)?),
         5 => Answer::Base(take_base(&mut frame)?),
         6 => Answer::Done,
-        7 => Answer::Failed(take_error(frame)?),
+        7 => Answer::Failed(take_error(std::mem::take(&mut frame))?),
         other => return Err(unexpected("an answer", format!("code {other}"))),
     };
-    Ok((id, answer))
+    whole(frame).map(|()| (id, answer))
 }
 
 fn take_entries(mut frame: Bytes) -> Result<Vec<(u64, Bytes)>, LedgerError> {
@@ -278,7 +319,7 @@ fn take_error(mut frame: Bytes) -> Result<LedgerError, LedgerError> {
     let log = LogId(frame.try_get_u128_le().map_err(|_| short())?);
     let (first, second) = (take_u64(&mut frame)?, take_u64(&mut frame)?);
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let text = String::from_utf8_lossy(&frame).into_owned();
+    let text = String::from_utf8_lossy(frame.get(..MESSAGE_BYTES_MAX).unwrap_or(&frame)).into_owned();
     Ok(match code {
         1 => LedgerError::Gap {
             log,
@@ -336,11 +377,13 @@ fn put_base(out: &mut BytesMut, base: Base) {
 }
 
 fn take_base(frame: &mut Bytes) -> Result<Base, LedgerError> {
-    let (first, has_checkpoint, checkpoint) = (take_u64(frame)?, take_u8(frame)?, take_u64(frame)?);
-    Ok(Base {
-        first,
-        checkpoint: (has_checkpoint != 0).then_some(checkpoint),
-    })
+    let (first, has_checkpoint, number) = (take_u64(frame)?, take_u8(frame)?, take_u64(frame)?);
+    let checkpoint = match (has_checkpoint, number) {
+        (0, 0) => None,
+        (1, number) => Some(number),
+        other => return Err(unexpected("a checkpoint or none", format!("{other:?}"))),
+    };
+    Ok(Base { first, checkpoint })
 }
 
 fn take_u64(frame: &mut Bytes) -> Result<u64, LedgerError> {
@@ -349,6 +392,14 @@ fn take_u64(frame: &mut Bytes) -> Result<u64, LedgerError> {
 
 fn take_u8(frame: &mut Bytes) -> Result<u8, LedgerError> {
     frame.try_get_u8().map_err(|_| short())
+}
+
+/// Refuses bytes that nothing asked for.
+fn whole(rest: Bytes) -> Result<(), LedgerError> {
+    match rest.len() {
+        0 => Ok(()),
+        extra => Err(unexpected("the end of the frame", format!("{extra} more bytes"))),
+    }
 }
 
 fn short() -> LedgerError {
@@ -362,3 +413,7 @@ fn unexpected(expected: &'static str, got: String) -> LedgerError {
 pub(super) fn lost(error: std::io::Error) -> LedgerError {
     LedgerError::unavailable("reach the log store's socket", error)
 }
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod tests;

@@ -10,4 +10,5 @@ mod frame;
 mod server;
 
 pub use client::RemoteStore;
+pub use frame::check_frame;
 pub use server::{ServerOptions, serve};

@@ -132,7 +132,7 @@ async fn perform(store: &dyn LogStore, request: Request) -> Result<Answer, Ledge
             let bytes_max = usize::try_from(bytes_max)
                 .unwrap_or(usize::MAX)
                 .min(frame::READ_BYTES_MAX);
-            Answer::Entries(store.read(log, from, bytes_max).await?)
+            Answer::Entries(frame::entries_of_one_answer(store.read(log, from, bytes_max).await?))
         }
         Request::End { log } => Answer::Number(store.end(log).await?),
         Request::Base { log } => Answer::Base(store.base(log).await?),
