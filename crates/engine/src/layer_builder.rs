@@ -44,8 +44,9 @@ pub(crate) struct NewEntry {
 
 /// A layer that is done.
 pub(crate) struct Built {
-    /// The pack, if it is so small that none of it went to the sink.
-    pub(crate) pack: Option<Bytes>,
+    pub(crate) format: ObjectFormat,
+    /// The pack, if it is so small that none of it went to the sink. It has no trailer until it is sealed.
+    pub(crate) pack: Option<Vec<u8>>,
     /// Bytes of the pack.
     pub(crate) pack_bytes: u64,
     pub(crate) cue: Bytes,
@@ -55,6 +56,19 @@ pub(crate) struct Built {
     pub(crate) self_contained: bool,
     /// Its objects' closures were not checked.
     pub(crate) unreachable: bool,
+}
+
+impl Built {
+    /// Gives a pack that is held here its trailer: in the bucket every pack stands for itself, whereas one inside a
+    /// ledger entry is covered by the entry's checksum.
+    pub(crate) fn seal(&mut self) {
+        if let Some(pack) = &mut self.pack {
+            let mut checksum = Checksum::new(self.format);
+            checksum.update(pack);
+            pack.extend_from_slice(checksum.finish().as_bytes());
+            self.pack_bytes = pack.len() as u64;
+        }
+    }
 }
 
 /// Writes one layer.
@@ -180,15 +194,17 @@ impl<S: PackSink> LayerBuilder<S> {
     /// Ends the pack and makes the cue.
     pub(crate) fn finish(mut self) -> Result<(Built, S), S::Error> {
         let entries_end = self.offset();
-        self.sum();
-        let trailer = std::mem::replace(&mut self.checksum, Checksum::new(self.format)).finish();
-        self.buffer.extend_from_slice(trailer.as_bytes());
+        let is_held = self.flushed == 0;
+        if !is_held {
+            self.sum();
+            let trailer = std::mem::replace(&mut self.checksum, Checksum::new(self.format)).finish();
+            self.buffer.extend_from_slice(trailer.as_bytes());
+        }
         let pack_bytes = self.offset();
-        let last = Bytes::from(self.buffer);
-        let pack = if self.flushed == 0 {
-            Some(last)
+        let pack = if is_held {
+            Some(self.buffer)
         } else {
-            self.sink.write(last)?;
+            self.sink.write(Bytes::from(self.buffer))?;
             None
         };
         let objects = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
@@ -196,6 +212,7 @@ impl<S: PackSink> LayerBuilder<S> {
         let (segments, self_contained, unreachable) = (self.segments, self.self_contained, self.unreachable);
         Ok((
             Built {
+                format: self.format,
                 pack,
                 pack_bytes,
                 cue,

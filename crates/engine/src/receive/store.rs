@@ -55,22 +55,21 @@ impl Place {
     }
 
     /// Puts a layer in its place that was built in memory.
-    pub(crate) async fn put(&self, built: Built) -> Result<AddedLayer, IntakeError> {
+    pub(crate) async fn put(&self, mut built: Built) -> Result<AddedLayer, IntakeError> {
         let id = LayerId(self.entropy.bits128());
-        let pack = built
-            .pack
-            .clone()
-            .ok_or(IntakeError::Internal("a small layer is not small"))?;
-        if pack.len() + built.cue.len() <= self.inline_bytes_max {
-            let place = LayerPlace::Inline {
-                pack,
-                cue: built.cue.clone(),
-            };
+        let lost = IntakeError::Internal("a small layer is not small");
+        let pack_len = built.pack.as_ref().map_or(0, Vec::len);
+        if pack_len + built.cue.len() <= self.inline_bytes_max {
+            let pack = built.pack.take().ok_or(lost)?.into();
+            let meta = meta(id, &built);
+            let cue = built.cue;
             return Ok(AddedLayer {
-                meta: meta(id, &built),
-                place,
+                meta,
+                place: LayerPlace::Inline { pack, cue },
             });
         }
+        built.seal();
+        let pack = Bytes::from(built.pack.take().ok_or(lost)?);
         let (pack_key, cue_key) = (layer_pack_key(self.log, id), layer_cue_key(self.log, id));
         let pack = self.bucket.create_payload(&pack_key, pack);
         let cue = self.bucket.create_payload(&cue_key, built.cue.clone());

@@ -160,11 +160,15 @@ fn finish(
     rng: &mut Rng,
 ) -> Built {
     let cue = cue.encode(pack.len() as u64).unwrap();
-    let mut checksum = Checksum::new(history.format);
-    checksum.update(&pack);
-    pack.extend(checksum.finish().as_bytes());
+    let id = LayerId(u128::from(rng.next()) << 64 | u128::from(rng.next()));
+    let inline = !spec.unreachable && (spec.exact.is_some() || rng.one_in(2));
+    if !inline {
+        let mut checksum = Checksum::new(history.format);
+        checksum.update(&pack);
+        pack.extend(checksum.finish().as_bytes());
+    }
     let meta = LayerMeta {
-        id: LayerId(u128::from(rng.next()) << 64 | u128::from(rng.next())),
+        id,
         pack_bytes: pack.len() as u64,
         cue_bytes: cue.len() as u64,
         objects: oids.len() as u32,
@@ -177,7 +181,7 @@ fn finish(
         pack: pack.into(),
         cue: cue.into(),
         meta,
-        inline: !spec.unreachable && (spec.exact.is_some() || rng.one_in(2)),
+        inline,
         oids,
     }
 }

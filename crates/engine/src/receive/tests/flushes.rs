@@ -5,8 +5,9 @@ use super::layers::Layers;
 use super::pushes::Server;
 use super::repo::Repo;
 use crate::Flushed;
+use bytes::Bytes;
 use cuesta_format::{Cue, LayerPlace, layer_cue_key, layer_pack_key};
-use cuesta_git::{ObjectFormat, ObjectId};
+use cuesta_git::{Checksum, ObjectFormat, ObjectId};
 use std::collections::BTreeSet;
 
 const NULL: ObjectId = ObjectId::null(ObjectFormat::Sha1);
@@ -29,10 +30,21 @@ async fn layers_of(server: &Server) -> Layers {
         let cue = Cue::parse(cue).unwrap();
         cue.verify().unwrap();
         assert_eq!(record.meta.self_contained, cue.header.self_contained);
+        check_trailer(&pack, &cue, record.is_inline());
         layers.layers.push(super::layers::Layer { pack, cue });
     }
     layers.check_contents();
     layers
+}
+
+/// A pack in the bucket ends with its checksum, one in the ledger with its last entry.
+fn check_trailer(pack: &Bytes, cue: &Cue, is_inline: bool) {
+    let entries = cue.entries.len();
+    let (body, trailer) = pack.split_at(cue.entries.range(entries - 1).end as usize);
+    let mut checksum = Checksum::new(ObjectFormat::Sha1);
+    checksum.update(body);
+    let expected = checksum.finish();
+    assert_eq!(trailer, if is_inline { b"" } else { expected.as_bytes() });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,7 +56,7 @@ impl Layers {
     pub(super) fn add(&mut self, built: Built) {
         let cue = Cue::parse(built.cue).unwrap();
         cue.verify().unwrap();
-        let pack = built.pack.expect("a small layer");
+        let pack = Bytes::from(built.pack.expect("a small layer"));
         assert_eq!(pack.len() as u64, built.pack_bytes);
         assert_eq!(cue.header.self_contained, built.self_contained);
         self.layers.push(Layer { pack, cue });
@@ -96,7 +96,9 @@ impl Layers {
         let reached = settled.reach(self, &HashSet::new(), values)?;
         let tips = reached.tips.clone();
         if !reached.is_empty() {
-            let built = settled.build(self, &reached, 1 << 30, &mut |_| panic!("a small layer"))?;
+            let mut built = settled.build(self, &reached, 1 << 30, &mut |_| panic!("a small layer"))?;
+            // As for the bucket, so that stock git reads it.
+            built.seal();
             self.add(built);
         }
         Ok(tips)

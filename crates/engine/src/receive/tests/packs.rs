@@ -76,7 +76,8 @@ fn chunks_of_any_size_give_the_same() {
             let layers = Layers::default();
             let settled = intake.settle(&layers).unwrap();
             let reached = settled.reach(&layers, &Default::default(), &[tip]).unwrap();
-            let built = settled.build(&layers, &reached, 1 << 30, &mut |_| Ok(())).unwrap();
+            let mut built = settled.build(&layers, &reached, 1 << 30, &mut |_| Ok(())).unwrap();
+            built.seal();
             assert_eq!(built.pack.unwrap(), expected.layers[0].pack);
         }
     }
@@ -102,7 +103,7 @@ fn a_layer_streams_in_chunks() {
         .unwrap();
     assert!(built.pack.is_none());
     layers.add(crate::layer_builder::Built {
-        pack: Some(streamed.into()),
+        pack: Some(streamed),
         ..built
     });
 }
