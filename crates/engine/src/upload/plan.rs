@@ -75,12 +75,13 @@ impl Plan {
         }
     }
 
-    /// The one layer whose pack is, byte for byte, the answer.
+    /// The one layer whose pack is, byte for byte, the answer. None is that lies in the ledger: it has no trailer.
     pub(super) fn whole_layer(&self) -> Option<u32> {
         let mut layers = self.copied.layers().filter(|(_, bits)| !bits.is_empty());
         let (slot, bits) = layers.next()?;
-        let meta = self.graph.layer(slot)?.meta();
-        let whole = layers.next().is_none() && meta.self_contained && self.ofs_delta;
+        let layer = self.graph.layer(slot)?;
+        let meta = layer.meta();
+        let whole = layers.next().is_none() && !layer.is_inline() && meta.self_contained && self.ofs_delta;
         (whole && self.rebuilt.count() == 0 && bits.count() == u64::from(meta.objects)).then_some(slot)
     }
 }
