@@ -1,14 +1,17 @@
-//! Any bytes as a checkpoint of a repository or of the directory: refused, or the one way to write what they say.
+//! Any bytes as a checkpoint of a repository, of the directory or of the accounts: refused, or the one way to write what they say.
 
 #![no_main]
 
 use bytes::Bytes;
-use cuesta_format::{Checkpoint, DirectoryCheckpoint};
+use cuesta_format::{AccountsCheckpoint, Checkpoint, DirectoryCheckpoint};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let bytes = sealed(data);
     if let Ok(checkpoint) = Checkpoint::decode(&bytes) {
+        assert_eq!(checkpoint.encode().as_deref(), Ok(&bytes[..]));
+    }
+    if let Ok(checkpoint) = AccountsCheckpoint::decode(&bytes) {
         assert_eq!(checkpoint.encode().as_deref(), Ok(&bytes[..]));
     }
     if let Ok(checkpoint) = DirectoryCheckpoint::decode(&bytes) {

@@ -4,10 +4,11 @@ use crate::world::{EngineOptions, World};
 use crate::{EngineError, Repository, RepositoryName};
 use async_trait::async_trait;
 use bytes::Bytes;
-use cuesta_format::{Cause, Edit, LogId, RepositoryRecord, SymrefChange, checkpoint_key};
+use cuesta_format::{AccountChange, Cause, Edit, LogId, RepositoryRecord, SymrefChange, checkpoint_key};
 use cuesta_git::{ObjectFormat, RefName};
 use cuesta_ledger::{
-    Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore, NameConflict,
+    Accounts, AccountsChanged, Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore,
+    NameConflict,
 };
 use cuesta_store::{BlockCache, Bucket, Clock, Entropy, StoreErrorKind, Workers};
 use parking_lot::Mutex;
@@ -38,6 +39,8 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     world: Arc<World>,
     directory: Directory,
+    /// Opened by the first who asks: without users there is nothing to open.
+    accounts: OnceCell<Accounts>,
     checkpoints: Arc<dyn CheckpointSource>,
     open: Mutex<OpenRepositories>,
 }
@@ -76,6 +79,7 @@ impl Engine {
         Ok(Self(Arc::new(Inner {
             world,
             directory,
+            accounts: OnceCell::new(),
             checkpoints,
             open,
         })))
@@ -84,6 +88,25 @@ impl Engine {
     /// The directory of names.
     pub fn directory(&self) -> &Directory {
         &self.0.directory
+    }
+
+    /// Users, their credentials and their roles.
+    pub async fn accounts(&self) -> Result<&Accounts, EngineError> {
+        let open = || async {
+            let (inner, world) = (&self.0, &self.0.world);
+            let (store, checkpoints) = (world.log_store.clone(), inner.checkpoints.clone());
+            let log = Log::open(store, LogId::ACCOUNTS, checkpoints, LogOptions::default()).await?;
+            Ok(Accounts::new(log, world.clock.clone(), world.entropy.clone()))
+        };
+        self.0.accounts.get_or_try_init(open).await
+    }
+
+    /// Makes changes of the accounts, all or none.
+    pub async fn change_accounts(&self, changes: Vec<AccountChange>, actor: &str) -> Result<(), EngineError> {
+        match self.accounts().await?.change(changes, actor).await? {
+            AccountsChanged::Done => Ok(()),
+            AccountsChanged::Conflict(conflict) => Err(EngineError::Account(conflict)),
+        }
     }
 
     /// The bucket.
@@ -125,12 +148,25 @@ impl Engine {
         format: ObjectFormat,
         actor: &str,
     ) -> Result<Arc<Repository>, EngineError> {
+        let log = LogId(self.0.world.entropy.bits128());
+        self.create_repository_as(log, name, format, actor).await
+    }
+
+    /// Makes an empty repository whose log is `log`, a random id that nobody has used: who gives roles to it before it has its
+    /// name leaves no moment without them.
+    pub async fn create_repository_as(
+        &self,
+        log: LogId,
+        name: &RepositoryName,
+        format: ObjectFormat,
+        actor: &str,
+    ) -> Result<Arc<Repository>, EngineError> {
         let taken = || EngineError::RepositoryExists(name.clone());
         if self.0.directory.resolve(name.as_str()).await?.is_some() {
             return Err(taken());
         }
         let record = RepositoryRecord {
-            log: LogId(self.0.world.entropy.bits128()),
+            log,
             object_format: format,
         };
         let repository = self.open_repository(record).await?;
@@ -161,13 +197,26 @@ impl Engine {
         Ok(edit)
     }
 
-    /// Frees the name of a repository. Requests in flight finish; its payloads are collected later, never here.
+    /// Frees the name of a repository, then drops the roles in it. Requests in flight finish; its payloads are collected later,
+    /// never here.
     pub async fn delete_repository(&self, name: &RepositoryName, actor: &str) -> Result<(), EngineError> {
         let record = self.0.directory.resolve(name.as_str()).await?;
         let record = record.ok_or_else(|| EngineError::NoRepository(name.clone()))?;
         self.changed(name, self.0.directory.delete(name.as_str(), record.log, actor).await?)?;
         self.0.open.lock().forget(record.log);
+        // Whatever becomes of this, the repository is gone: roles in a log without a name give nobody anything.
+        if let Err(error) = self.forget_roles(record.log, actor).await {
+            tracing::warn!(repository = %record.log, error = ?error.to_string(), "roles of a deleted repository are left");
+        }
         Ok(())
+    }
+
+    async fn forget_roles(&self, log: LogId, actor: &str) -> Result<(), EngineError> {
+        if self.accounts().await?.fresh().await?.roles(log).is_none() {
+            return Ok(());
+        }
+        let changes = vec![AccountChange::ForgetRepository(log)];
+        self.change_accounts(changes, actor).await
     }
 
     /// Gives a repository another, free name. Its log, layers and open handles stay.

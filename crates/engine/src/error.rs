@@ -3,7 +3,7 @@
 use crate::{RepositoryName, RepositoryNameError};
 use cuesta_format::{FormatError, LayerId};
 use cuesta_git::ObjectId;
-use cuesta_ledger::LedgerError;
+use cuesta_ledger::{AccountConflict, LedgerError};
 use cuesta_store::StoreError;
 
 /// A failure of the engine. Outcomes that callers ask about (conflicts, absent objects) are values, not errors.
@@ -47,6 +47,9 @@ pub enum EngineError {
     /// Others changed the same thing again and again.
     #[error("'{0}' was changed by others meanwhile")]
     Conflict(String),
+    /// A change of the accounts does not apply.
+    #[error(transparent)]
+    Account(#[from] AccountConflict),
     /// The bucket failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -89,7 +92,7 @@ impl EngineError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoRepository(_) => ErrorKind::NotFound,
-            Self::RepositoryExists(_) | Self::Conflict(_) => ErrorKind::Conflict,
+            Self::RepositoryExists(_) | Self::Conflict(_) | Self::Account(_) => ErrorKind::Conflict,
             Self::Name(_) | Self::NotOurRef(_) | Self::Refused(_) | Self::Limit { .. } => ErrorKind::Invalid,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::Corrupt { .. } => ErrorKind::Corrupt,

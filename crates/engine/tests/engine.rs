@@ -4,7 +4,7 @@
 mod support;
 
 use cuesta_engine::{EngineError, ErrorKind, Head, RepositoryName};
-use cuesta_format::layer_cue_key;
+use cuesta_format::{AccountChange, Grantee, Role, RoleRecord, layer_cue_key};
 use cuesta_git::{ObjectFormat, RefName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -140,4 +140,40 @@ async fn a_damaged_pack_is_noticed() {
     }
     // What a flip may spare: the base in a delta's header, which the cue says too.
     assert!(damaged > 50, "{damaged}");
+}
+
+#[tokio::test]
+async fn roles_follow_a_repository_and_end_with_it() {
+    let engine = engine().await;
+    let repository = engine
+        .create_repository(&name("ann/a"), ObjectFormat::Sha1, "ann")
+        .await
+        .unwrap();
+    let grant = RoleRecord {
+        repository: repository.id(),
+        grantee: Grantee::Public,
+        role: Some(Role::Read),
+    };
+    engine
+        .change_accounts(vec![AccountChange::SetRole(grant)], "ann")
+        .await
+        .unwrap();
+    engine
+        .rename_repository(&name("ann/a"), &name("ann/b"), "ann")
+        .await
+        .unwrap();
+    let roles = async || {
+        engine
+            .accounts()
+            .await
+            .unwrap()
+            .fresh()
+            .await
+            .unwrap()
+            .roles(repository.id())
+            .cloned()
+    };
+    assert_eq!(roles().await.unwrap().public(), Some(Role::Read));
+    engine.delete_repository(&name("ann/b"), "ann").await.unwrap();
+    assert_eq!(roles().await, None);
 }

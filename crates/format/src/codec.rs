@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
         Ok(self.bytes.slice(self.advance(len)?))
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let left = self.left() as u64;
         let cut_short = FormatError::Truncated {
             what: self.what,

@@ -39,11 +39,14 @@ random_id! {
     EditId
 }
 random_id! {
-    /// Names a log: a repository's (it stays when the repository is renamed), or the directory.
+    /// Names a log: a repository's (it stays when the repository is renamed), the directory, or the
+    /// accounts.
     LogId
 }
 
 impl LogId {
     /// The log that holds the names of all repositories.
     pub const DIRECTORY: Self = Self(0);
+    /// The log that holds users, their credentials and roles.
+    pub const ACCOUNTS: Self = Self(1);
 }

@@ -21,12 +21,14 @@ pub enum Key {
 impl Key {
     /// The key that is written so; `None` for keys of others.
     pub fn parse(key: &str) -> Option<Self> {
-        let (log, rest) = match key.strip_prefix("directory/") {
-            Some(rest) => (LogId::DIRECTORY, rest),
-            None => {
-                let (log, rest) = key.strip_prefix("repos/")?.split_once('/')?;
+        let (log, rest) = match key.split_once('/')? {
+            ("directory", rest) => (LogId::DIRECTORY, rest),
+            ("accounts", rest) => (LogId::ACCOUNTS, rest),
+            ("repos", rest) => {
+                let (log, rest) = rest.split_once('/')?;
                 (LogId::from_hex(log)?, rest)
             }
+            _ => return None,
         };
         let parsed = match rest.split_once('/') {
             None => Self::Base(log),
@@ -72,10 +74,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// What every key of a log starts with: `repos/<log>/`, or `directory/`.
+/// What every key of a log starts with: `repos/<log>/`, `directory/` or `accounts/`.
 pub fn log_prefix(log: LogId) -> String {
     match log {
         LogId::DIRECTORY => "directory/".to_owned(),
+        LogId::ACCOUNTS => "accounts/".to_owned(),
         log => format!("repos/{log}/"),
     }
 }
@@ -144,6 +147,7 @@ mod tests {
             "directory/entries/0000000000000010.entry"
         );
         assert_eq!(base_key(LogId::DIRECTORY), "directory/base");
+        assert_eq!(base_key(LogId::ACCOUNTS), "accounts/base");
     }
 
     #[test]
@@ -157,6 +161,8 @@ mod tests {
             Key::Entry(log, 1),
             Key::Base(log),
             Key::Base(LogId::DIRECTORY),
+            Key::Checkpoint(LogId::ACCOUNTS, 9),
+            Key::Base(LogId::ACCOUNTS),
         ];
         for key in keys {
             assert_eq!(Key::parse(&key.to_string()), Some(key));
@@ -177,6 +183,9 @@ mod tests {
             "directory/checkpoints/00000000000000FF.ckpt",
             "directory/checkpoints/00000000000000ff.tmp",
             "repos/00000000000000000000000000000000/base",
+            "repos/00000000000000000000000000000001/base",
+            "accounts",
+            "accounts/other",
             "repos/000000000000000000000000000000a1/layers/000000000000000000000000000000b2",
             "repos/000000000000000000000000000000a1/layers/000000000000000000000000000000b2.idx",
             "repos/000000000000000000000000000000A1/base",

@@ -3,6 +3,8 @@
 //! Pure. Every format carries a magic, a version and checksums; a reader refuses what it does not know. The byte tables
 //! are in `docs/format/`, and a golden file per version is kept with the tests.
 
+mod account;
+mod accounts;
 mod checkpoint;
 mod codec;
 mod cue;
@@ -14,6 +16,10 @@ mod ids;
 mod keys;
 mod layer;
 
+pub use account::{
+    AccountChange, AccountsEdit, Grantee, KeyRecord, Role, RoleRecord, TokenId, TokenRecord, UserRecord,
+};
+pub use accounts::{AccountsCheckpoint, AccountsEntry, account_change_len_max};
 pub use checkpoint::Checkpoint;
 pub use cue::{
     Base, Cue, CueBuilder, CueCounts, CueHeader, Entries, Externals, Filter, INDEX_COUNT_MAX, Link, Links, Lookup,

@@ -10,7 +10,7 @@ mod model;
 mod values;
 
 use bytes::Bytes;
-use cuesta_format::{Checkpoint, Cue, DirectoryCheckpoint, DirectoryEntry, Entry};
+use cuesta_format::{AccountsCheckpoint, AccountsEntry, Checkpoint, Cue, DirectoryCheckpoint, DirectoryEntry, Entry};
 use cuesta_git::ObjectFormat;
 use model::Layer;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,14 @@ fn files() -> Vec<(String, Vec<u8>)> {
         (
             "directory-checkpoint.v1".to_owned(),
             values::full_directory_checkpoint().encode().unwrap(),
+        ),
+        (
+            "accounts-entry.v1".to_owned(),
+            values::full_accounts_entry().encode().unwrap(),
+        ),
+        (
+            "accounts-checkpoint.v1".to_owned(),
+            values::full_accounts_checkpoint().encode().unwrap(),
         ),
     ];
     for format in FORMATS {
@@ -93,6 +101,10 @@ fn entries_and_checkpoints_decode_to_the_same() {
     assert_eq!(entry, Ok(values::full_directory_entry()));
     let checkpoint = DirectoryCheckpoint::decode(&golden("directory-checkpoint.v1"));
     assert_eq!(checkpoint, Ok(values::full_directory_checkpoint()));
+    let entry = AccountsEntry::decode(&golden("accounts-entry.v1"));
+    assert_eq!(entry, Ok(values::full_accounts_entry()));
+    let checkpoint = AccountsCheckpoint::decode(&golden("accounts-checkpoint.v1"));
+    assert_eq!(checkpoint, Ok(values::full_accounts_checkpoint()));
 }
 
 #[test]

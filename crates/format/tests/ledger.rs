@@ -6,14 +6,15 @@ mod values;
 
 use bytes::Bytes;
 use cuesta_format::{
-    Checkpoint, DirectoryCheckpoint, DirectoryEntry, ENTRY_OVERHEAD_BYTES, Entry, ErrorKind, FormatError, LayerPlace,
-    Result, SettingChange, edit_len_max,
+    AccountsCheckpoint, AccountsEntry, Checkpoint, DirectoryCheckpoint, DirectoryEntry, ENTRY_OVERHEAD_BYTES, Entry,
+    ErrorKind, FormatError, LayerPlace, Result, SettingChange, account_change_len_max, edit_len_max,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use proptest::prelude::*;
 use values::{
-    checkpoints, directory_checkpoints, directory_entries, entries, full_checkpoint, full_directory_checkpoint,
-    full_directory_entry, full_entry,
+    accounts_checkpoints, accounts_entries, checkpoints, directory_checkpoints, directory_entries, entries,
+    full_accounts_checkpoint, full_accounts_entry, full_checkpoint, full_directory_checkpoint, full_directory_entry,
+    full_entry,
 };
 
 proptest! {
@@ -33,6 +34,21 @@ proptest! {
     fn checkpoints_come_back(checkpoint in checkpoints()) {
         let bytes = Bytes::from(checkpoint.encode().unwrap());
         prop_assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
+    }
+
+    #[test]
+    fn accounts_entries_come_back(entry in accounts_entries()) {
+        let bytes = Bytes::from(entry.encode().unwrap());
+        let texts: usize = entry.edits.iter().map(|edit| edit.actor.len()).sum();
+        let changes: usize = entry.edits.iter().flat_map(|edit| &edit.changes).map(account_change_len_max).sum();
+        prop_assert!(bytes.len() <= 24 + 32 * entry.edits.len() + texts + changes);
+        prop_assert_eq!(AccountsEntry::decode(&bytes), Ok(entry));
+    }
+
+    #[test]
+    fn accounts_checkpoints_come_back(checkpoint in accounts_checkpoints()) {
+        let bytes = Bytes::from(checkpoint.encode().unwrap());
+        prop_assert_eq!(AccountsCheckpoint::decode(&bytes), Ok(checkpoint));
     }
 
     #[test]
@@ -65,8 +81,8 @@ proptest! {
     }
 
     #[test]
-    fn random_bodies_never_panic(magic in 0usize..4, body in prop::collection::vec(any::<u8>(), 0..300)) {
-        let magic = [b"CLE\0", b"CKP\0", b"CDE\0", b"CDC\0"][magic];
+    fn random_bodies_never_panic(magic in 0usize..6, body in prop::collection::vec(any::<u8>(), 0..300)) {
+        let magic = [b"CLE\0", b"CKP\0", b"CDE\0", b"CDC\0", b"CAE\0", b"CAC\0"][magic];
         check_all(&reseal([&magic[..], &[1, 0, 0, 0], &body, &[0; 4]].concat()));
     }
 }
@@ -84,6 +100,8 @@ fn check_all(bytes: &Bytes) {
         Checkpoint::decode(bytes).and_then(|value| value.encode()),
         DirectoryEntry::decode(bytes).and_then(|value| value.encode()),
         DirectoryCheckpoint::decode(bytes).and_then(|value| value.encode()),
+        AccountsEntry::decode(bytes).and_then(|value| value.encode()),
+        AccountsCheckpoint::decode(bytes).and_then(|value| value.encode()),
     ];
     for again in again.into_iter().flatten() {
         assert_eq!(again, *bytes);
@@ -109,6 +127,14 @@ fn samples() -> Vec<(&'static str, Vec<u8>, Decode)> {
             "directory checkpoint",
             full_directory_checkpoint().encode().unwrap(),
             |bytes| DirectoryCheckpoint::decode(bytes).map(drop),
+        ),
+        ("accounts entry", full_accounts_entry().encode().unwrap(), |bytes| {
+            AccountsEntry::decode(bytes).map(drop)
+        }),
+        (
+            "accounts checkpoint",
+            full_accounts_checkpoint().encode().unwrap(),
+            |bytes| AccountsCheckpoint::decode(bytes).map(drop),
         ),
     ]
 }

@@ -2,7 +2,10 @@
 
 use crate::LedgerError;
 use bytes::Bytes;
-use cuesta_format::{Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, Entry, FormatError, LogId};
+use cuesta_format::{
+    AccountsCheckpoint, AccountsEdit, AccountsEntry, Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry,
+    Edit, Entry, FormatError, LogId,
+};
 
 pub(crate) fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Edit>) -> Result<Bytes, LedgerError> {
     let entry = Entry {
@@ -58,6 +61,33 @@ pub(crate) fn decode_directory_checkpoint(
     bytes: &Bytes,
 ) -> Result<DirectoryCheckpoint, LedgerError> {
     let checkpoint = DirectoryCheckpoint::decode(bytes).map_err(|error| corrupt(log, number, error))?;
+    same_number(log, number, checkpoint.number)?;
+    Ok(checkpoint)
+}
+
+pub(crate) fn encode_accounts_entry(
+    number: u64,
+    edits: &mut dyn Iterator<Item = &AccountsEdit>,
+) -> Result<Bytes, LedgerError> {
+    let entry = AccountsEntry {
+        number,
+        edits: edits.cloned().collect(),
+    };
+    encoded(entry.encode())
+}
+
+pub(crate) fn decode_accounts_entry(log: LogId, number: u64, bytes: &Bytes) -> Result<Vec<AccountsEdit>, LedgerError> {
+    let entry = AccountsEntry::decode(bytes).map_err(|error| corrupt(log, number, error))?;
+    same_number(log, number, entry.number)?;
+    Ok(entry.edits)
+}
+
+pub(crate) fn decode_accounts_checkpoint(
+    log: LogId,
+    number: u64,
+    bytes: &Bytes,
+) -> Result<AccountsCheckpoint, LedgerError> {
+    let checkpoint = AccountsCheckpoint::decode(bytes).map_err(|error| corrupt(log, number, error))?;
     same_number(log, number, checkpoint.number)?;
     Ok(checkpoint)
 }

@@ -2,6 +2,11 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod accounts;
+
+#[allow(unused_imports, reason = "each test binary uses its part")]
+pub use accounts::{accounts_checkpoints, accounts_entries, full_accounts_checkpoint, full_accounts_entry};
+
 use bytes::Bytes;
 use cuesta_format::{
     AddedLayer, Cause, Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, EditId, Entry, LayerId,
