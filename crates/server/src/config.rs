@@ -6,7 +6,7 @@
 
 mod settings;
 
-pub use settings::{ByteSize, LogFormat, Secret, Settings};
+pub use settings::{Authentication, ByteSize, LogFormat, Secret, Settings, Visibility};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! The `cuesta` binary: configuration, HTTP, commands, metrics. What Git means is the engine's business and how it is said
 //! on the wire is the protocol's; here the two meet.
 
+pub mod access;
 pub mod background;
 pub mod cli;
 pub mod commands;

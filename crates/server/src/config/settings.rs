@@ -11,8 +11,20 @@ use std::path::PathBuf;
 pub struct Settings {
     /// The data directory: the embedded ledger, caches, temporary files and, by default, the bucket.
     pub data: PathBuf,
-    /// Address and port of HTTP; port 0 takes a free one.
+    /// Address and port of HTTP, or of HTTPS where there is a certificate; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Who may do what: nobody is asked, or users have accounts.
+    pub authentication: Authentication,
+    /// Who may read a repository that is made from now on.
+    pub new_repositories: Visibility,
+    /// A PEM file with the server's certificate and those that lead to its root; empty for plain HTTP. Read again when it
+    /// changes.
+    pub tls_certificate: PathBuf,
+    /// A PEM file with the certificate's private key.
+    pub tls_key: PathBuf,
+    /// A proxy that ends TLS is in front: credentials are taken over plain HTTP, and a client's address is the last one in
+    /// `X-Forwarded-For`.
+    pub behind_tls_proxy: bool,
     /// The bucket's URL, or a directory. `<data>/bucket` by default.
     pub bucket: String,
     /// Base URL of the store, for S3-compatible ones and emulators. Empty here and below: what the vendor's own environment
@@ -69,6 +81,11 @@ impl Default for Settings {
             bucket: data.join("bucket").to_string_lossy().into_owned(),
             data,
             listen: SocketAddr::from(([127, 0, 0, 1], 8717)),
+            authentication: Authentication::None,
+            new_repositories: Visibility::Private,
+            tls_certificate: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            behind_tls_proxy: false,
             bucket_endpoint: String::new(),
             bucket_region: String::new(),
             bucket_access_key_id: String::new(),
@@ -110,20 +127,48 @@ impl Settings {
         if self.bucket.is_empty() {
             return Err("setting 'bucket' is empty".to_owned());
         }
+        if self.tls_certificate.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
+            return Err("settings 'tls_certificate' and 'tls_key' go together".to_owned());
+        }
         Ok(())
     }
 
-    /// Refuses to serve strangers: anyone who reaches the port can read and write everything.
+    /// Whether connections are TLS.
+    pub fn serves_tls(&self) -> bool {
+        !self.tls_certificate.as_os_str().is_empty()
+    }
+
+    /// Refuses to serve strangers where nobody is told apart: anyone who reaches the port can read and write everything.
     pub fn check_exposure(&self) -> Result<(), String> {
-        if self.listen.ip().is_loopback() {
+        if self.listen.ip().is_loopback() || self.authentication != Authentication::None {
             return Ok(());
         }
         Err(format!(
             "refusing to listen on '{}': it is not a loopback address and no authentication is configured; \
-             this version has none, so listen on 127.0.0.1 and put an authenticating proxy in front",
+             set authentication = \"accounts\", or listen on 127.0.0.1 and put an authenticating proxy in front",
             self.listen
         ))
     }
+}
+
+/// Who is told apart from whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Authentication {
+    /// Nobody: whoever reaches the port may do everything. On loopback only.
+    None,
+    /// Users, by their tokens and keys.
+    Accounts,
+}
+
+/// Who may read a new repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Visibility {
+    /// Whoever is given a role.
+    Private,
+    /// Everyone.
+    Public,
 }
 
 /// Text that is never shown.
