@@ -40,6 +40,11 @@ impl RepositoryName {
         Ok(Self(trimmed.into()))
     }
 
+    /// Checks a name's first component alone.
+    pub fn check_owner(owner: &str) -> Result<(), &'static str> {
+        check_component(owner)
+    }
+
     /// The canonical spelling.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -6,6 +6,7 @@
 
 mod credential;
 mod decide;
+mod first_roles;
 mod gate;
 mod public_key;
 mod throttle;
@@ -13,7 +14,8 @@ mod token;
 
 pub use credential::{Credential, CredentialError};
 pub use decide::{Access, Identity, Lack, Proof, Target, Want, decide};
-pub use gate::{Admission, Denied, Gate, create_repository};
+pub use first_roles::{create_repository, give_first_roles};
+pub use gate::{Admission, Denied, Gate};
 pub use public_key::{PublicKey, PublicKeyError};
 pub use throttle::Throttle;
 pub use token::TokenText;

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod accounts;
+
+pub use accounts::{AccessCommand, KeyCommand, PublicRoleArg, RoleArg, Switch, TokenArgs, TokenCommand, UserCommand};
+
 use crate::config::Sources;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -54,6 +58,18 @@ pub enum Command {
         #[arg(long, value_name = "ADDR:PORT")]
         listen: Option<String>,
     },
+    /// Make, list and remove users
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Make, list and revoke access tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Add, list and remove SSH public keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Say who may do what in a repository
+    #[command(subcommand)]
+    Access(AccessCommand),
     /// Make, list and change repositories
     #[command(subcommand)]
     Repo(RepoCommand),

@@ -1,11 +1,16 @@
 //! What the binary does when it is told to: each command a function of the settings.
 
+mod access;
 mod fsck;
 mod import;
 mod inspect;
+mod key;
 mod progress;
 mod repo;
 mod serve;
+mod table;
+mod token;
+mod user;
 
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::Config;
@@ -13,6 +18,9 @@ use crate::storage::{self, Role};
 use anyhow::bail;
 use cuesta_store::Entropy;
 use std::io::Write;
+
+/// Who the logs say made a change from the command line.
+const ACTOR: &str = "cuesta";
 
 /// Runs a command to its end.
 pub fn run(cli: &Cli, environment: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -30,7 +38,11 @@ async fn dispatch(command: &Command, config: &Config) -> anyhow::Result<()> {
         Command::Serve { .. } => serve::run(settings).await,
         Command::Config(ConfigCommand::Show) => print(&config.show()),
         Command::Doctor => doctor(config).await,
-        Command::Repo(command) => repo::run(&storage::open(settings, Role::Command).await?.engine, command).await,
+        Command::User(command) => user::run(&storage::open(settings, Role::Command).await?.engine, command).await,
+        Command::Token(command) => token::run(&storage::open(settings, Role::Command).await?, command).await,
+        Command::Key(command) => key::run(&storage::open(settings, Role::Command).await?, command).await,
+        Command::Access(command) => access::run(&storage::open(settings, Role::Command).await?.engine, command).await,
+        Command::Repo(command) => repo::run(&storage::open(settings, Role::Command).await?, settings, command).await,
         Command::Cat { repository, oid } => {
             inspect::cat(&storage::open(settings, Role::Command).await?.engine, repository, oid).await
         }
@@ -38,7 +50,12 @@ async fn dispatch(command: &Command, config: &Config) -> anyhow::Result<()> {
             inspect::layers(&storage::open(settings, Role::Command).await?.engine, repository).await
         }
         Command::Import(arguments) => {
-            import::run(&storage::open(settings, Role::Command).await?.engine, arguments).await
+            import::run(
+                &storage::open(settings, Role::Command).await?.engine,
+                settings,
+                arguments,
+            )
+            .await
         }
         Command::Fsck {
             repository,

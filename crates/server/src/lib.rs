@@ -15,3 +15,4 @@ pub mod ref_rope;
 pub mod remote;
 pub mod service;
 pub mod storage;
+pub mod tls;

@@ -1,5 +1,6 @@
 //! A node: the settings, the engine, and what all requests share.
 
+use crate::access::Gate;
 use crate::background::Unflushed;
 use crate::config::Settings;
 use crate::metered_log::LogCounters;
@@ -24,6 +25,8 @@ pub struct Node {
     pub settings: Settings,
     /// All repositories.
     pub engine: Engine,
+    /// Who may do what.
+    pub gate: Gate,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Tells the time.
@@ -54,6 +57,7 @@ impl Node {
             .unwrap_or(usize::MAX)
             .clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
+            gate: Gate::new(&settings, storage.engine.clone(), storage.clock.clone()),
             engine: storage.engine,
             metrics: Arc::default(),
             clock: storage.clock,

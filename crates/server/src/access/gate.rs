@@ -6,11 +6,10 @@ use super::credential::{Credential, CredentialError};
 use super::decide::{Access, Identity, Proof, Target, Want, decide};
 use super::throttle::Throttle;
 use crate::config::{Authentication, Settings};
-use cuesta_engine::{Engine, EngineError, Repository, RepositoryName};
-use cuesta_format::{AccountChange, Grantee, LogId, RepositoryRecord, Role, RoleRecord};
-use cuesta_git::ObjectFormat;
+use cuesta_engine::{Engine, EngineError, RepositoryName};
+use cuesta_format::{LogId, RepositoryRecord};
 use cuesta_ledger::AccountsState;
-use cuesta_store::{Clock, Entropy};
+use cuesta_store::Clock;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -185,43 +184,4 @@ impl Gate {
     async fn state(&self) -> Result<Arc<AccountsState>, EngineError> {
         Ok(self.engine.accounts().await?.fresh().await?)
     }
-}
-
-/// Makes a repository, with its roles: its maker's, or if nobody in particular makes it, that of the user below whose name it
-/// is; and the public's, if it is to be read by everyone. The roles are there before the name is.
-pub async fn create_repository(
-    engine: &Engine,
-    entropy: &Entropy,
-    name: &RepositoryName,
-    format: ObjectFormat,
-    maker: &Identity,
-    is_public: bool,
-) -> Result<Arc<Repository>, EngineError> {
-    let log = LogId(entropy.bits128());
-    let state = engine.accounts().await?.fresh().await?;
-    let admin = match maker {
-        Identity::User { name, .. } => Some(name.to_string()),
-        _ => state.user(name.owner()).map(|_| name.owner().to_owned()),
-    };
-    let admin = admin.map(|user| (Grantee::User(user), Role::Admin));
-    let public = is_public.then_some((Grantee::Public, Role::Read));
-    let roles = admin.into_iter().chain(public).map(|(grantee, role)| {
-        AccountChange::SetRole(RoleRecord {
-            repository: log,
-            grantee,
-            role: Some(role),
-        })
-    });
-    let roles: Vec<_> = roles.collect();
-    if roles.is_empty() {
-        return engine.create_repository_as(log, name, format, maker.name()).await;
-    }
-    engine.change_accounts(roles, maker.name()).await?;
-    let made = engine.create_repository_as(log, name, format, maker.name()).await;
-    if made.is_err() {
-        let forget = vec![AccountChange::ForgetRepository(log)];
-        // What is left behind gives nobody anything: the log has no name.
-        let _ = engine.change_accounts(forget, maker.name()).await;
-    }
-    made
 }

@@ -154,7 +154,7 @@ mod tests {
         // What ssh-keygen -lf prints of it.
         assert_eq!(
             PublicKey::fingerprint(&key.blob),
-            "SHA256:tpg/ccJaqRDVLPdFwNrSqRzLX82qwH+GcDdaPIEYAKI"
+            "SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
         );
         let bare = ED25519.rsplit_once(' ').unwrap().0;
         assert_eq!(PublicKey::parse(bare).unwrap().label, "");

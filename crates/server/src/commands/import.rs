@@ -1,9 +1,10 @@
 //! `cuesta import`: a repository taken over from a directory or from another host.
 
-use super::print;
 use super::progress::Progress;
+use super::{ACTOR, print};
+use crate::access::give_first_roles;
 use crate::cli::ImportArgs;
-use crate::config::ENVIRONMENT_IMPORT_PASSWORD;
+use crate::config::{ENVIRONMENT_IMPORT_PASSWORD, Settings, Visibility};
 use crate::remote::{Credentials, Remote};
 use anyhow::bail;
 use cuesta_engine::import::{ImportOptions, ImportProgress, ImportReport, OnProgress};
@@ -11,10 +12,7 @@ use cuesta_engine::{Engine, RepositoryName};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Who the log says imported.
-const ACTOR: &str = "cuesta";
-
-pub(super) async fn run(engine: &Engine, arguments: &ImportArgs) -> anyhow::Result<()> {
+pub(super) async fn run(engine: &Engine, settings: &Settings, arguments: &ImportArgs) -> anyhow::Result<()> {
     let name = RepositoryName::parse(&arguments.name)?;
     let options = ImportOptions {
         exact: arguments.exact,
@@ -33,6 +31,7 @@ pub(super) async fn run(engine: &Engine, arguments: &ImportArgs) -> anyhow::Resu
     };
     progress.finish();
     let report = imported?;
+    give_first_roles(engine, &name, settings.new_repositories == Visibility::Public, ACTOR).await?;
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }

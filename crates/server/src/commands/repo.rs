@@ -1,24 +1,26 @@
 //! `cuesta repo …`: repositories made, listed, shown, changed.
 
-use super::print;
+use super::{ACTOR, print};
+use crate::access::{Identity, create_repository};
 use crate::cli::{FormatArg, RepoCommand};
+use crate::config::{Settings, Visibility};
+use crate::storage::Opened;
 use anyhow::{Context, anyhow, bail};
 use cuesta_engine::{Engine, Repository, RepositoryName};
 use cuesta_git::{ObjectFormat, RefName};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Who the log says made a change from the command line.
-const ACTOR: &str = "cuesta";
 /// Names read from the directory at a time.
 const NAMES_PER_PAGE: usize = 1000;
 
-pub(super) async fn run(engine: &Engine, command: &RepoCommand) -> anyhow::Result<()> {
+pub(super) async fn run(storage: &Opened, settings: &Settings, command: &RepoCommand) -> anyhow::Result<()> {
+    let engine = &storage.engine;
     match command {
         RepoCommand::Create { name, object_format } => {
-            engine
-                .create_repository(&parse(name)?, format(*object_format), ACTOR)
-                .await?;
+            let is_public = settings.new_repositories == Visibility::Public;
+            let (name, format) = (parse(name)?, format(*object_format));
+            create_repository(engine, &storage.entropy, &name, format, &Identity::Unchecked, is_public).await?;
             Ok(())
         }
         RepoCommand::List => list(engine).await,

@@ -2,11 +2,12 @@
 
 use super::print;
 use crate::background::Background;
-use crate::config::Settings;
+use crate::config::{Authentication, Settings};
 use crate::http::listener;
 use crate::logs;
 use crate::node::Node;
 use crate::storage::{self, Role};
+use crate::tls::Tls;
 use anyhow::{Context, anyhow};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -22,15 +23,16 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on '{}'", settings.listen))?;
     let node = Node::new(settings.clone(), storage::open(settings, Role::Server).await?);
+    let tls = open_tls(&node)?;
     let background = Background::start(node.clone());
-    announce(&listener)?;
+    announce(&listener, settings)?;
     let stopping = node.clone();
     let stop = async move {
         wait(terminate, interrupt).await;
         tracing::info!("draining: no new connections, requests in flight end");
         stopping.drain();
     };
-    let drained = listener::serve(node.clone(), listener, stop).await;
+    let drained = listener::serve(node.clone(), listener, tls, stop).await;
     if !drained {
         tracing::warn!(in_flight = node.metrics.in_flight(), "requests in flight were cut off");
     }
@@ -46,10 +48,29 @@ async fn wait(mut terminate: Signal, mut interrupt: Signal) {
     }
 }
 
-fn announce(listener: &TcpListener) -> anyhow::Result<()> {
+fn open_tls(node: &Node) -> anyhow::Result<Option<Tls>> {
+    let settings = &node.settings;
+    if !settings.serves_tls() {
+        return Ok(None);
+    }
+    let (certificate, key) = (&settings.tls_certificate, &settings.tls_key);
+    Ok(Some(Tls::open(
+        certificate,
+        key,
+        node.clock.clone(),
+        node.workers.clone(),
+    )?))
+}
+
+fn announce(listener: &TcpListener, settings: &Settings) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
+    let scheme = if settings.serves_tls() { "https" } else { "http" };
     print(&format!(
-        "cuesta {version} serves http://{address}/\n\nPush a repository:\n  git push http://{address}/alice/notes.git main\n",
+        "cuesta {version} serves {scheme}://{address}/\n\nPush a repository:\n  git push {scheme}://{address}/alice/notes.git main\n",
         version = env!("CARGO_PKG_VERSION"),
-    ))
+    ))?;
+    if settings.authentication == Authentication::Accounts {
+        print("\nMake a user and a token first:\n  cuesta user add alice\n  cuesta token create alice\n")?;
+    }
+    Ok(())
 }

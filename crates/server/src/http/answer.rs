@@ -4,7 +4,7 @@ use super::record::Record;
 use super::response_body::{Content, ResponseBody};
 use bytes::Bytes;
 use cuesta_engine::{EngineError, ErrorKind};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use std::sync::Arc;
 
@@ -13,12 +13,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// When a client may try again what failed for want of a bucket or ledger, in seconds.
 const RETRY_AFTER_SECONDS: &str = "5";
 
+/// What makes git ask its credential helpers.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Cuesta\"");
+
 /// An answer on its way to be a response.
 pub struct Answer {
     status: StatusCode,
     content_type: &'static str,
     content: Content,
-    allow: Option<&'static str>,
+    /// A header that goes with the status.
+    extra: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
@@ -28,7 +32,7 @@ impl Answer {
             status: StatusCode::OK,
             content_type,
             content,
-            allow: None,
+            extra: None,
         }
     }
 
@@ -44,13 +48,32 @@ impl Answer {
             status,
             content_type: "text/plain; charset=utf-8",
             content: Content::Whole(text),
-            allow: None,
+            extra: None,
         }
     }
 
     /// 404: no such repository, or no such path.
     pub fn not_found() -> Self {
         Self::error(StatusCode::NOT_FOUND, "repository not found")
+    }
+
+    /// 401 with a challenge: say who you are, or say it anew.
+    pub fn unauthenticated(text: &str) -> Self {
+        Self {
+            extra: Some((WWW_AUTHENTICATE, CHALLENGE)),
+            ..Self::error(StatusCode::UNAUTHORIZED, text)
+        }
+    }
+
+    /// 429: so many seconds must pass before the next attempt.
+    pub fn too_many_attempts(seconds: u64) -> Self {
+        Self {
+            extra: Some((RETRY_AFTER, HeaderValue::from(seconds))),
+            ..Self::error(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many failed attempts, try again later",
+            )
+        }
     }
 
     /// 405 with the methods that are allowed; HTTP/1.0 knows no 405 and gets 400.
@@ -62,7 +85,7 @@ impl Answer {
             StatusCode::METHOD_NOT_ALLOWED
         };
         Self {
-            allow: Some(allow),
+            extra: Some((ALLOW, HeaderValue::from_static(allow))),
             ..Self::error(status, "method not allowed")
         }
     }
@@ -114,8 +137,8 @@ impl Answer {
         if let Ok(id) = id {
             headers.insert(REQUEST_ID, id);
         }
-        if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        if let Some((name, value)) = self.extra {
+            headers.insert(name, value);
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));

@@ -1,41 +1,71 @@
 //! One request: its route, what HTTP itself demands of it, and the service that answers.
 
+use super::admission::{self, Admitted};
 use super::answer::Answer;
+use super::peer::Peer;
 use super::record::{Record, RequestId};
 use super::request_body::{BodyError, RequestBody};
 use super::response_body::ResponseBody;
 use super::route::Route;
+use crate::access::{Identity, Want};
 use crate::metrics::Endpoint;
 use crate::node::Node;
 use crate::service::{advertise, fetch, push};
-use cuesta_engine::RepositoryName;
+use cuesta_engine::{EngineError, Repository, RepositoryName};
+use cuesta_format::RepositoryRecord;
 use cuesta_protocol::{Service, Version};
 use futures::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-/// One request to a service of one repository, its form checked.
+/// One request to a service of one repository, its form checked and its sender admitted.
 pub struct Call {
     /// The node that serves.
     pub node: Arc<Node>,
-    /// The repository that is named; it need not exist.
+    /// The repository that is named.
     pub name: RepositoryName,
+    /// What it was when the request was admitted; `None` if it is to be made.
+    pub admitted: Option<RepositoryRecord>,
+    /// Who sends the request.
+    pub identity: Identity,
     /// The protocol version asked for, as the service speaks it.
     pub version: Version,
     /// The request's record.
     pub record: Arc<Record>,
 }
 
+impl Call {
+    /// The repository, opened: the one that was admitted, whatever its name leads to meanwhile.
+    pub async fn repository(&self) -> Result<Option<Arc<Repository>>, EngineError> {
+        match self.admitted {
+            Some(record) => self.node.engine.open_repository(record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The connection that a request comes over.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection {
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Whether it is TLS.
+    pub encrypted: bool,
+}
+
 /// Answers a request. Whatever happens, there is a response.
-pub async fn respond(node: Arc<Node>, request: Request<Incoming>) -> Response<ResponseBody> {
+pub async fn respond(node: Arc<Node>, connection: Connection, request: Request<Incoming>) -> Response<ResponseBody> {
     let id = RequestId(node.entropy.bits64());
     let (metrics, bucket) = (node.metrics.clone(), node.engine.bucket().clone());
     let record = Arc::new(Record::new(id, request.method().clone(), metrics, bucket));
-    let answered = AssertUnwindSafe(dispatch(node, request, &record)).catch_unwind().await;
+    let answered = AssertUnwindSafe(dispatch(node, connection, request, &record))
+        .catch_unwind()
+        .await;
     let answer = answered.unwrap_or_else(|_| {
         record.failed("the request's task panicked");
         Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &Answer::internal_text(&record))
@@ -43,8 +73,9 @@ pub async fn respond(node: Arc<Node>, request: Request<Incoming>) -> Response<Re
     answer.into_response(record)
 }
 
-async fn dispatch(node: Arc<Node>, request: Request<Incoming>, record: &Arc<Record>) -> Answer {
+async fn dispatch(node: Arc<Node>, connection: Connection, request: Request<Incoming>, record: &Arc<Record>) -> Answer {
     let (parts, body) = request.into_parts();
+    let peer = Peer::of(&node.settings, connection.remote, connection.encrypted, &parts.headers);
     let Some(route) = Route::of(parts.uri.path(), parts.uri.query()) else {
         return Answer::not_found();
     };
@@ -52,9 +83,12 @@ async fn dispatch(node: Arc<Node>, request: Request<Incoming>, record: &Arc<Reco
     match route {
         Route::Rpc { repository, service } => {
             record.is_for(Endpoint::of(service, true), Some(&repository));
-            match check_rpc(&parts, service) {
-                Some(refusal) => refusal,
-                None => rpc(call(node, repository, service, &parts, record), service, &parts, body).await,
+            if let Some(refusal) = check_rpc(&parts, service) {
+                return refusal;
+            }
+            match call(node, &peer, repository, service, &parts, record).await {
+                Ok(call) => rpc(call, service, &parts, body).await,
+                Err(refusal) => *refusal,
             }
         }
         _ if !reads => Answer::wrong_method(parts.version, "GET, HEAD"),
@@ -67,18 +101,37 @@ async fn dispatch(node: Arc<Node>, request: Request<Incoming>, record: &Arc<Reco
                 );
             };
             record.is_for(Endpoint::of(service, false), Some(&repository));
-            advertise::answer(call(node, repository, service, &parts, record), service).await
+            match call(node, &peer, repository, service, &parts, record).await {
+                Ok(call) => advertise::answer(call, service).await,
+                Err(refusal) => *refusal,
+            }
         }
         Route::Health => Answer::whole("text/plain", "ok\n"),
         Route::Ready => match node.ready() {
             Ok(()) => Answer::whole("text/plain", "ready\n"),
             Err(why) => Answer::error(StatusCode::SERVICE_UNAVAILABLE, why),
         },
-        Route::Metrics => Answer::whole("text/plain; version=0.0.4", node.metrics_page()),
+        Route::Metrics => match admission::admit_operator(&node, &peer, &parts.headers, record).await {
+            Ok(()) => Answer::whole("text/plain; version=0.0.4", node.metrics_page()),
+            Err(refusal) => *refusal,
+        },
     }
 }
 
-fn call(node: Arc<Node>, name: RepositoryName, service: Service, parts: &Parts, record: &Arc<Record>) -> Call {
+/// Admits the request; what the service does comes after.
+async fn call(
+    node: Arc<Node>,
+    peer: &Peer,
+    name: RepositoryName,
+    service: Service,
+    parts: &Parts,
+    record: &Arc<Record>,
+) -> Result<Call, Box<Answer>> {
+    let want = match service {
+        Service::UploadPack => Want::Read,
+        Service::ReceivePack => Want::Write,
+    };
+    let Admitted { identity, repository } = admission::admit(&node, peer, parts, record, &name, want).await?;
     let asked = parts
         .headers
         .get("git-protocol")
@@ -89,12 +142,14 @@ fn call(node: Arc<Node>, name: RepositoryName, service: Service, parts: &Parts, 
         Version::V1 => 1,
         Version::V2 => 2,
     });
-    Call {
+    Ok(Call {
         node,
         name,
+        admitted: repository,
+        identity,
         version,
         record: record.clone(),
-    }
+    })
 }
 
 /// Method and content type of a POST. A form of a browser can send neither of the types.

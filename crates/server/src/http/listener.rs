@@ -1,8 +1,9 @@
 //! Connections: accepted up to a limit, each with its own task, ended in good order.
 
-use super::front;
+use super::front::{self, Connection};
 use super::stall_guard::StallGuard;
 use crate::node::Node;
+use crate::tls::Tls;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -11,6 +12,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -26,7 +28,8 @@ const STALL_MAX: Duration = Duration::from_secs(120);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`, then lets requests in flight end for as long as the settings allow. Says whether all did.
-pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: impl Future<Output = ()>) -> bool {
+pub async fn serve(node: Arc<Node>, listener: TcpListener, tls: Option<Tls>, stop: impl Future<Output = ()>) -> bool {
+    let tls = tls.map(Arc::new);
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(node.settings.connections_max));
     let builder = Arc::new(builder());
@@ -40,15 +43,25 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: impl Future<Out
             () = &mut stop => break,
             accepted = accepted => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, remote)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
         node.metrics.connection_opened();
-        let (node, builder, watcher) = (node.clone(), builder.clone(), graceful.watcher());
+        let (tls, watcher) = (tls.clone(), graceful.watcher());
+        let connection = Connection {
+            remote,
+            encrypted: tls.is_some(),
+        };
+        let served = Served {
+            node: node.clone(),
+            builder: builder.clone(),
+            connection,
+            watcher,
+        };
         tokio::spawn(async move {
             let _slot = slot;
-            serve_connection(node, &builder, stream, watcher).await;
+            served.accept(stream, tls).await;
         });
     }
     drop(listener);
@@ -70,22 +83,43 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-async fn serve_connection(
+/// One connection, on its way to be served.
+struct Served {
     node: Arc<Node>,
-    builder: &Builder<TokioExecutor>,
-    stream: TcpStream,
+    builder: Arc<Builder<TokioExecutor>>,
+    connection: Connection,
     watcher: hyper_util::server::graceful::Watcher,
-) {
-    // Small answers must not wait for the client's acknowledgment of earlier ones.
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let node = node.clone();
-        async move { Ok::<_, Infallible>(front::respond(node, request).await) }
-    });
-    let connection = builder
-        .serve_connection(TokioIo::new(StallGuard::new(stream, STALL_MAX)), service)
-        .into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(error = ?error.to_string(), "connection ended");
+}
+
+impl Served {
+    async fn accept(self, stream: TcpStream, tls: Option<Arc<Tls>>) {
+        // Small answers must not wait for the client's acknowledgment of earlier ones.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = tls else {
+            return self.serve(stream).await;
+        };
+        match tls.accept(stream).await {
+            Ok(stream) => self.serve(stream).await,
+            Err(error) => tracing::debug!(error = ?error.to_string(), "no TLS connection"),
+        }
+    }
+
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
+        let Self {
+            node,
+            builder,
+            connection,
+            watcher,
+        } = self;
+        let service = service_fn(move |request| {
+            let node = node.clone();
+            async move { Ok::<_, Infallible>(front::respond(node, connection, request).await) }
+        });
+        let served = builder
+            .serve_connection(TokioIo::new(StallGuard::new(stream, STALL_MAX)), service)
+            .into_owned();
+        if let Err(error) = watcher.watch(served).await {
+            tracing::debug!(error = ?error.to_string(), "connection ended");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What is known of one request: counted while it runs, written as one log line when its response has been sent.
 
+use crate::access::Identity;
 use crate::metrics::{Endpoint, Metrics};
 use cuesta_engine::RepositoryName;
 use cuesta_protocol::Service;
@@ -41,6 +42,7 @@ pub struct Record {
 struct Details {
     endpoint: Endpoint,
     repository: Option<RepositoryName>,
+    identity: Option<Identity>,
     version: u8,
     status: u16,
     error: Option<String>,
@@ -70,6 +72,11 @@ impl Record {
         let mut details = self.details.lock();
         details.endpoint = endpoint;
         details.repository = repository.cloned();
+    }
+
+    /// Who sends it.
+    pub fn is_by(&self, identity: &Identity) {
+        self.details.lock().identity = Some(identity.clone());
     }
 
     /// The protocol version that is spoken.
@@ -110,6 +117,7 @@ impl Record {
             id = %self.id,
             method = %self.method,
             repo = details.repository.as_ref().map_or("", RepositoryName::as_str),
+            user = details.identity.as_ref().map_or("", Identity::name),
             service = details.endpoint.name(),
             version = details.version,
             status = details.status,

@@ -16,9 +16,9 @@ use http::StatusCode;
 
 /// Answers `GET info/refs?service=…`.
 pub async fn answer(call: Call, service: Service) -> Answer {
-    let repository = match call.node.engine.repository(&call.name).await {
+    let repository = match call.repository().await {
         Ok(Some(repository)) => repository,
-        Ok(None) if service == Service::ReceivePack && call.node.settings.create_on_push => {
+        Ok(None) if service == Service::ReceivePack => {
             return Answer::whole(content_type(service), for_new_repository(call.version));
         }
         Ok(None) => return Answer::not_found(),

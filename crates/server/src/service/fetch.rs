@@ -38,7 +38,7 @@ pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
         Err(error @ BodyError::TooLarge { .. }) => return refused(&call, &error.to_string()),
         Err(error) => return body_error(&error, &call.record),
     };
-    let repository = match call.node.engine.repository(&call.name).await {
+    let repository = match call.repository().await {
         Ok(Some(repository)) => repository,
         Ok(None) => return Answer::not_found(),
         Err(error) => return Answer::engine_error(&error, &call.record),

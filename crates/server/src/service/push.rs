@@ -6,13 +6,15 @@
 use super::push_answer::{self, PushForm};
 use super::push_engine::{self, Texts};
 use super::repository_options::{RepositoryOptions, default_receive};
+use crate::access::{Admission, Want, create_repository};
+use crate::config::Visibility;
 use crate::http::answer::Answer;
 use crate::http::front::{Call, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::{BodyError, RequestBody};
 use crate::node::{MEMORY_UNIT_BYTES, Node};
 use bytes::Bytes;
-use cuesta_engine::{EngineError, ErrorKind, Repository};
+use cuesta_engine::{EngineError, Repository};
 use cuesta_git::ObjectFormat;
 use cuesta_protocol::options::ReceiveOptions;
 use cuesta_protocol::pktline::Decoder;
@@ -67,7 +69,7 @@ struct Target {
 
 impl Target {
     async fn find(call: &Call) -> Result<Self, Box<Answer>> {
-        match call.node.engine.repository(&call.name).await {
+        match call.repository().await {
             Ok(Some(repository)) => {
                 let view = repository.known_view();
                 let options = RepositoryOptions::of(view.state());
@@ -81,31 +83,41 @@ impl Target {
                     options,
                 })
             }
-            Ok(None) if call.node.settings.create_on_push => Ok(Self {
+            Ok(None) => Ok(Self {
                 repository: None,
                 format: ObjectFormat::Sha1,
                 options: default_receive(),
             }),
-            Ok(None) => Err(Box::new(Answer::not_found())),
             Err(error) => Err(Box::new(Answer::engine_error(&error, &call.record))),
         }
     }
 
     /// The repository, made now if need be; if another push made it meanwhile, that one.
     async fn open(self, call: &Call) -> Result<Arc<Repository>, EngineError> {
-        let (engine, name) = (&call.node.engine, &call.name);
         if let Some(repository) = self.repository {
             return Ok(repository);
         }
-        match engine.create_repository(name, self.format, ACTOR).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => engine.repository(name).await?.ok_or(error),
+        let (node, name) = (&call.node, &call.name);
+        let is_public = node.settings.new_repositories == Visibility::Public;
+        let made = create_repository(
+            &node.engine,
+            &node.entropy,
+            name,
+            self.format,
+            &call.identity,
+            is_public,
+        )
+        .await;
+        match made {
+            // What somebody else has made has roles of its own.
+            Err(EngineError::RepositoryExists(_)) => match node.gate.admit(&call.identity, name, Want::Write).await? {
+                Admission::Granted(Some(record)) => node.engine.open_repository(record).await,
+                _ => Err(EngineError::NoRepository(name.clone())),
+            },
             made => made,
         }
     }
 }
-
-/// Who pushes, as long as nobody is authenticated.
-const ACTOR: &str = "";
 
 enum Opening {
     /// No command at all: the client asks whether it may push.
@@ -220,7 +232,7 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         Ok(repository) => repository,
         Err(error) => return refuse(error),
     };
-    let report = push_engine::receive(&repository, request, ACTOR, pack, texts).await;
+    let report = push_engine::receive(&repository, request, call.identity.name(), pack, texts).await;
     call.node.unflushed.note(&repository);
     report.unwrap_or_else(refuse)
 }
