@@ -65,8 +65,8 @@ impl Gate {
     /// Who sends a request from `peer`, by what it shows.
     ///
     /// Attempts that fail are counted for the peer and for the user name given. A peer that failed too often is refused unseen;
-    /// a user name that was tried too often is refused only with a wrong token, so that nobody can lock its owner out. A token
-    /// that was good once is no guess, and not counted.
+    /// a user name that was tried too often is refused only with a wrong token, so that nobody can lock its owner out. An
+    /// expired token is no guess, and not counted.
     pub async fn authenticate(
         &self,
         shown: Result<Option<Credential>, CredentialError>,
@@ -185,3 +185,7 @@ impl Gate {
         Ok(self.engine.accounts().await?.fresh().await?)
     }
 }
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

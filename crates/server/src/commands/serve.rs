@@ -24,6 +24,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on '{}'", settings.listen))?;
     let node = Node::new(settings.clone(), storage::open(settings, Role::Server).await?);
     let tls = open_tls(&node)?;
+    if settings.is_readable_on_the_way() {
+        tracing::warn!(
+            "without TLS, credentials are refused from beyond this machine: only what is public is served there"
+        );
+    }
     let background = Background::start(node.clone());
     announce(&listener, settings)?;
     let stopping = node.clone();

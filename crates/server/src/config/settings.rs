@@ -138,6 +138,11 @@ impl Settings {
         !self.tls_certificate.as_os_str().is_empty()
     }
 
+    /// Whether clients elsewhere reach this node over connections that others can read.
+    pub fn is_readable_on_the_way(&self) -> bool {
+        !(self.serves_tls() || self.behind_tls_proxy || self.listen.ip().is_loopback())
+    }
+
     /// Refuses to serve strangers where nobody is told apart: anyone who reaches the port can read and write everything.
     pub fn check_exposure(&self) -> Result<(), String> {
         if self.listen.ip().is_loopback() || self.authentication != Authentication::None {

@@ -164,3 +164,16 @@ fn only_loopback_without_authentication() {
         );
     }
 }
+
+#[test]
+fn with_accounts_any_address_will_do() {
+    let flags = [("listen", "0.0.0.0:8717"), ("authentication", "accounts")];
+    let settings = load(None, &[], &flags).unwrap().settings;
+    assert!(settings.check_exposure().is_ok() && settings.is_readable_on_the_way());
+    let proxied = [("behind_tls_proxy", "true"), flags[0], flags[1]];
+    assert!(!load(None, &[], &proxied).unwrap().settings.is_readable_on_the_way());
+    let tls = [("tls_certificate", "a"), ("tls_key", "b"), flags[0], flags[1]];
+    assert!(!load(None, &[], &tls).unwrap().settings.is_readable_on_the_way());
+    assert!(refusal(None, &[], &[("tls_key", "b")]).contains("go together"));
+    assert!(refusal(None, &[], &[("authentication", "maybe")]).contains("authentication"));
+}

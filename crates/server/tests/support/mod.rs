@@ -172,10 +172,10 @@ impl Answer {
 
 fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
     let mut command = binary();
-    command
-        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-        .arg(data)
-        .args(flags);
+    command.args(["serve", "--data"]).arg(data).args(flags);
+    if !flags.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     let log = std::fs::File::options()
         .create(true)
         .append(true)
@@ -186,7 +186,7 @@ fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut first)
         .unwrap();
-    let address = first.trim().rsplit_once("http://").expect("no address was printed").1;
+    let address = first.trim().rsplit_once("://").expect("no address was printed").1;
     let address = address.trim_end_matches('/').parse().unwrap();
     (child, address)
 }
