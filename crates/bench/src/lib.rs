@@ -3,8 +3,8 @@
 pub mod cgi;
 pub mod compare;
 mod http;
+pub mod load;
 pub mod process;
-pub mod push;
 pub mod stub;
 
 /// The time, as benches tell it.

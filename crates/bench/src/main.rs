@@ -1,8 +1,9 @@
-//! `cuesta-bench`: comparisons with stock git.
+//! `cuesta-bench`: loads, and comparisons with stock git.
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
-use cuesta_bench::{cgi, compare, push, stub};
+use cuesta_bench::load::{self, Operation, Plan};
+use cuesta_bench::{cgi, compare, stub};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,8 +50,26 @@ enum Command {
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
-    /// Many agents push small commits, each to its own branch; prints a table and audits what was acknowledged
-    Push(PushArguments),
+    /// Many agents push small commits; prints a table and audits what was acknowledged
+    Push(LoadArguments),
+    /// Many agents clone the repository over and over
+    Clone(LoadArguments),
+    /// Many agents clone, push and fetch, and begin again
+    Session {
+        #[command(flatten)]
+        load: LoadArguments,
+        /// Pushes, each followed by a fetch, between two clones
+        #[arg(long, default_value_t = 3)]
+        pushes: u32,
+    },
+    /// Many agents push, fetch and clone at random
+    Mixed {
+        #[command(flatten)]
+        load: LoadArguments,
+        /// How often each is chosen, in proportion: pushes, fetches, clones
+        #[arg(long, value_delimiter = ',', num_args = 3, default_value = "8,4,1")]
+        weights: Vec<u32>,
+    },
     /// Acknowledge every push at once: tells what the generator itself can do
     Stub {
         /// Address to listen on
@@ -60,8 +79,8 @@ enum Command {
 }
 
 #[derive(Args)]
-struct PushArguments {
-    /// Repositories, http://[user:password@]host[:port]/path; several take turns at every level
+struct LoadArguments {
+    /// Repositories, http[s]://[user:password@]host[:port]/path; several take turns at every level
     #[arg(required = true)]
     urls: Vec<String>,
     /// What to call each in the table, in the order of the URLs
@@ -70,6 +89,9 @@ struct PushArguments {
     /// The servers' processes, in the order of the URLs: their CPU is told
     #[arg(long = "pid", value_delimiter = ',')]
     pids: Vec<u32>,
+    /// Certificates to trust over HTTPS, a PEM file
+    #[arg(long)]
+    ca: Option<PathBuf>,
     /// Numbers of agents, one after another
     #[arg(long, value_delimiter = ',', default_value = "1,8,32,128")]
     agents: Vec<usize>,
@@ -94,30 +116,49 @@ struct PushArguments {
     /// Refs to make first
     #[arg(long, default_value_t = 0)]
     preload: usize,
+    /// Bare repository whose head is pushed first; commits then change some of its files, in thin packs
+    #[arg(long)]
+    base: Option<PathBuf>,
+    /// Branches that the agents share; each has its own if 0
+    #[arg(long, default_value_t = 0)]
+    branches: usize,
+    /// Operations a second of all agents together, whatever the server does; latencies then count from when each was due
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Operations on one connection, no limit if 0
+    #[arg(long, default_value_t = 0)]
+    per_connection: usize,
     /// Clone at the end and check with git fsck
     #[arg(long)]
     fsck: bool,
 }
 
-impl PushArguments {
-    fn options(self) -> Result<push::Options> {
+impl LoadArguments {
+    fn options(self, plan: Plan) -> Result<load::Options> {
         ensure!(self.files_min <= self.files_max, "--files-min is above --files-max");
-        let servers = self.urls.into_iter().enumerate().map(|(index, url)| push::Server {
+        ensure!(self.rate.is_none_or(|rate| rate > 0.0), "--rate must be above 0");
+        let servers = self.urls.into_iter().enumerate().map(|(index, url)| load::Server {
             name: self.names.get(index).unwrap_or(&url).clone(),
             pid: self.pids.get(index).copied(),
             url,
         });
-        Ok(push::Options {
+        Ok(load::Options {
             servers: servers.collect(),
+            plan,
             levels: self.agents,
             rounds: self.rounds,
             warmup: Duration::from_secs(self.warmup),
             duration: Duration::from_secs(self.duration),
-            shape: push::Shape {
+            shape: load::Shape {
                 files: self.files_min..=self.files_max,
                 file_bytes: self.file_size,
             },
+            base: self.base,
+            branches: self.branches,
+            rate: self.rate,
+            operations_per_connection: self.per_connection,
             preload: self.preload,
+            authorities: self.ca,
             fsck: self.fsck,
         })
     }
@@ -155,7 +196,14 @@ fn main() -> Result<()> {
             }
             backend.serve(&listener)
         }
-        Command::Push(arguments) => push::run(&arguments.options()?),
+        Command::Push(load) => load::run(&load.options(Plan::only(Operation::Push))?),
+        Command::Clone(load) => load::run(&load.options(Plan::only(Operation::Clone))?),
+        Command::Session { load, pushes } => load::run(&load.options(Plan::Session(pushes))?),
+        Command::Mixed { load, weights } => {
+            let operations = [Operation::Push, Operation::Fetch, Operation::Clone];
+            let weights = operations.into_iter().zip(weights).collect();
+            load::run(&load.options(Plan::Mixed(weights))?)
+        }
         Command::Stub { listen } => stub::serve(listen),
     }
 }

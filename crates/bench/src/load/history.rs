@@ -1,5 +1,6 @@
-//! The commits an agent pushes: real ids, random files, one pack each.
+//! The commits an agent pushes: real ids, one pack each; files at random, or edits of a real repository.
 
+use super::edits::Edits;
 use anyhow::Result;
 use cuesta_git::pack::{EntryHeader, EntryKind, PackHeader};
 use cuesta_git::zlib::Deflater;
@@ -8,8 +9,8 @@ use std::io::Write as _;
 use std::ops::RangeInclusive;
 
 /// After so many commits an agent starts again from a root, so that histories stay short.
-const CHAIN_LENGTH_MAX: u32 = 128;
-const LEVEL: u32 = 6;
+pub(super) const CHAIN_LENGTH_MAX: u32 = 128;
+pub(super) const LEVEL: u32 = 6;
 
 /// What each commit holds.
 #[derive(Clone, Debug)]
@@ -20,8 +21,34 @@ pub struct Shape {
     pub file_bytes: usize,
 }
 
-/// A chain of commits, one pack each.
-pub(super) struct History {
+/// Where an agent's commits come from.
+pub(super) enum History {
+    /// Files of random bytes.
+    Random(RandomFiles),
+    /// Changes to files of a real repository, as thin packs.
+    Edits(Edits),
+}
+
+impl History {
+    /// Makes the next commit and appends the pack that holds it.
+    pub(super) fn write_next(&mut self, out: &mut Vec<u8>) -> Result<ObjectId> {
+        match self {
+            Self::Random(files) => files.write_next(out),
+            Self::Edits(edits) => edits.write_next(out),
+        }
+    }
+
+    /// Makes the next commit build on nothing but what the server is known to have.
+    pub(super) fn restart(&mut self) {
+        match self {
+            Self::Random(files) => files.restart(),
+            Self::Edits(edits) => edits.restart(),
+        }
+    }
+}
+
+/// A chain of commits of random files: one commit, one tree and the files in each pack.
+pub(super) struct RandomFiles {
     name: String,
     shape: Shape,
     random: fastrand::Rng,
@@ -32,16 +59,13 @@ pub(super) struct History {
     content: Vec<u8>,
 }
 
-impl History {
+impl RandomFiles {
     /// A history whose objects differ from those of every other `name`, and are the same for the same one.
     pub(super) fn new(name: &str, shape: Shape) -> Self {
-        let seed = name.bytes().fold(1u64, |seed, byte| {
-            seed.wrapping_mul(1_000_003).wrapping_add(byte.into())
-        });
         Self {
             name: name.to_owned(),
             shape,
-            random: fastrand::Rng::with_seed(seed),
+            random: random_of(name),
             deflater: Deflater::new(LEVEL),
             parent: None,
             chained: 0,
@@ -68,9 +92,7 @@ impl History {
         let tree = self.write_compressed(ObjectKind::Tree, &tree, out)?;
         let commit = self.commit(&tree)?;
         let commit = self.write_compressed(ObjectKind::Commit, &commit, out)?;
-        let mut checksum = Checksum::new(ObjectFormat::Sha1);
-        checksum.update(out.get(start..).unwrap_or_default());
-        out.extend_from_slice(checksum.finish().as_bytes());
+        end_pack(out, start);
         self.parent = Some(commit);
         self.chained += 1;
         self.made += 1;
@@ -101,18 +123,38 @@ impl History {
     }
 
     fn commit(&self, tree: &ObjectId) -> Result<Vec<u8>> {
-        let mut commit = Vec::with_capacity(320);
-        writeln!(commit, "tree {tree}")?;
-        if let Some(parent) = &self.parent {
-            writeln!(commit, "parent {parent}")?;
-        }
-        let seconds = 1_700_000_000 + self.made;
-        for role in ["author", "committer"] {
-            writeln!(commit, "{role} Agent <agent@bench.invalid> {seconds} +0000")?;
-        }
-        writeln!(commit, "\n{}: commit {}", self.name, self.made)?;
-        Ok(commit)
+        commit(tree, self.parent.as_ref(), &self.name, self.made)
     }
+}
+
+/// Other random numbers for every name, and the same for the same one.
+pub(super) fn random_of(name: &str) -> fastrand::Rng {
+    let seed = name.bytes().fold(1u64, |seed, byte| {
+        seed.wrapping_mul(1_000_003).wrapping_add(byte.into())
+    });
+    fastrand::Rng::with_seed(seed)
+}
+
+/// The commit number `made` of an agent.
+pub(super) fn commit(tree: &ObjectId, parent: Option<&ObjectId>, name: &str, made: u64) -> Result<Vec<u8>> {
+    let mut commit = Vec::with_capacity(320);
+    writeln!(commit, "tree {tree}")?;
+    if let Some(parent) = parent {
+        writeln!(commit, "parent {parent}")?;
+    }
+    let seconds = 1_700_000_000 + made;
+    for role in ["author", "committer"] {
+        writeln!(commit, "{role} Agent <agent@bench.invalid> {seconds} +0000")?;
+    }
+    writeln!(commit, "\n{name}: commit {made}")?;
+    Ok(commit)
+}
+
+/// Appends the checksum of the pack that begins at `start`.
+pub(super) fn end_pack(out: &mut Vec<u8>, start: usize) {
+    let mut checksum = Checksum::new(ObjectFormat::Sha1);
+    checksum.update(out.get(start..).unwrap_or_default());
+    out.extend_from_slice(checksum.finish().as_bytes());
 }
 
 fn write_header(kind: ObjectKind, content: &[u8], out: &mut Vec<u8>) {
@@ -122,7 +164,7 @@ fn write_header(kind: ObjectKind, content: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The id without a search for collision attacks, which would cost more than all else here.
-fn object_id(kind: ObjectKind, content: &[u8]) -> ObjectId {
+pub(super) fn object_id(kind: ObjectKind, content: &[u8]) -> ObjectId {
     let mut hasher = Checksum::new(ObjectFormat::Sha1);
     hasher.update(format!("{} {}\0", kind.name(), content.len()).as_bytes());
     hasher.update(content);
@@ -199,7 +241,7 @@ mod tests {
             files: 1..=10,
             file_bytes: 2048,
         };
-        let mut history = History::new("agent", shape);
+        let mut history = RandomFiles::new("agent", shape);
         let mut roots = 0;
         for _ in 0..=CHAIN_LENGTH_MAX {
             roots += u32::from(history.parent.is_none() || history.chained == CHAIN_LENGTH_MAX);

@@ -1,6 +1,6 @@
 //! Refs made before the load, so that advertisements have something to say.
 
-use super::history::{History, Shape};
+use super::history::{RandomFiles, Shape};
 use crate::http::{Connection, Target};
 use anyhow::{Result, ensure};
 use cuesta_git::pack::PackHeader;
@@ -17,7 +17,7 @@ pub(super) async fn make_refs(target: &Target, prefix: &str, count: usize) -> Re
         file_bytes: 2048,
     };
     let mut pack = Vec::new();
-    let oid = History::new(prefix, shape).write_next(&mut pack)?;
+    let oid = RandomFiles::new(prefix, shape).write_next(&mut pack)?;
     for first in (0..count).step_by(REFS_PER_PUSH) {
         let names = first..count.min(first + REFS_PER_PUSH);
         push(

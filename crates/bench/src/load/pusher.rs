@@ -1,29 +1,17 @@
-//! One client: builds a commit, pushes it in two requests, and remembers what the server acknowledged.
+//! Pushes: a commit is built, pushed in two requests, and remembered if the server acknowledges it.
 
-use super::history::{History, Shape};
-use crate::http::{Connection, Target};
-use crate::now;
+use super::history::History;
+use super::link::Link;
+use super::packets::next_packet;
+use crate::http::Target;
 use anyhow::{Context, Result, ensure};
 use cuesta_git::{ObjectFormat, ObjectId};
 use cuesta_protocol::pktline;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// One push that ended.
-#[derive(Clone, Debug)]
-pub(super) struct Sample {
-    /// When its first request was sent.
-    pub(super) start: Instant,
-    /// From then to the end of the last answer.
-    pub(super) latency: Duration,
-    /// How it ended.
-    pub(super) outcome: Outcome,
-}
-
-/// How a push ended.
+/// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Acknowledged.
+    /// Acknowledged, or read whole.
     Done,
     /// Refused because the ref had moved.
     Conflict,
@@ -31,88 +19,63 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// A closed loop over one branch of its own.
-pub(super) struct Agent {
-    target: Arc<Target>,
+/// Pushes to one branch, forced: in two requests, of which the first tells the branch's value for the second to name.
+pub(super) struct Pusher {
     reference: String,
+    /// Whether other agents push to the same branch.
+    shares: bool,
     history: History,
-    connection: Option<Connection>,
     advertisement: Vec<u8>,
     request: Vec<u8>,
+    /// What is ready to be pushed, and where in the request the old value stands.
+    next: Option<(ObjectId, usize)>,
     /// The last tip the server acknowledged.
     acknowledged: Option<ObjectId>,
     /// Tips sent since, whose fate is not known.
     in_doubt: Vec<ObjectId>,
-    /// Pushes that ended, in order.
-    pub(super) samples: Vec<Sample>,
-    /// Bytes sent so far.
-    pub(super) sent_bytes: u64,
-    received_bytes: u64,
 }
 
-impl Agent {
-    /// An agent of that name, which is also what its branch is called.
-    pub(super) fn new(target: Arc<Target>, name: &str, shape: Shape) -> Self {
+impl Pusher {
+    /// Pushes what `history` makes to the branch `branch`.
+    pub(super) fn new(target: &Target, branch: &str, shares: bool, history: History) -> Self {
         let mut advertisement = Vec::new();
         target.write_head(&mut advertisement, "GET", "/info/refs?service=git-receive-pack", "");
         Self {
-            target,
-            reference: format!("refs/heads/{name}"),
-            history: History::new(name, shape),
-            connection: None,
+            reference: format!("refs/heads/{branch}"),
+            shares,
+            history,
             advertisement,
             request: Vec::new(),
+            next: None,
             acknowledged: None,
             in_doubt: Vec::new(),
-            samples: Vec::new(),
-            sent_bytes: 0,
-            received_bytes: 0,
         }
     }
 
-    /// Pushes without end; to be cancelled.
-    pub(super) async fn work(&mut self) -> Result<()> {
-        loop {
-            self.step().await?;
-        }
+    /// The branch.
+    pub(super) fn reference(&self) -> &str {
+        &self.reference
     }
 
-    /// Pushes once. Building the commit is outside the time taken.
-    pub(super) async fn step(&mut self) -> Result<()> {
-        let (oid, old_at) = self.prepare()?;
-        let start = now();
-        let outcome = match self.push(oid, old_at).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Failed(format!("{error:#}")),
-        };
-        let latency = start.elapsed();
-        if outcome != Outcome::Done {
-            self.recover().await;
-        }
-        self.samples.push(Sample {
-            start,
-            latency,
-            outcome,
-        });
-        Ok(())
-    }
-
-    /// The branch, and the tips any of which the server may show for it: one, unless a push's fate is not known.
-    pub(super) fn tips(&self) -> (&str, Vec<Option<ObjectId>>) {
+    /// The tips any of which the server may show for the branch as far as this agent knows: one, unless a push's fate is
+    /// not known.
+    pub(super) fn tips(&self) -> Vec<Option<ObjectId>> {
         let in_doubt = self.in_doubt.iter().map(|oid| Some(*oid));
-        (
-            &self.reference,
-            std::iter::once(self.acknowledged).chain(in_doubt).collect(),
-        )
+        std::iter::once(self.acknowledged).chain(in_doubt).collect()
     }
 
-    /// Bytes received so far.
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.received_bytes + self.connection.as_ref().map_or(0, |open| open.received_bytes)
+    /// Whether the server may show this value.
+    pub(super) fn may_show(&self, value: Option<ObjectId>) -> bool {
+        // A shared branch shows what others pushed; but what was pushed once does not disappear.
+        let others = self.shares && (value.is_some() || self.acknowledged.is_none());
+        others || value == self.acknowledged || value.is_some_and(|value| self.in_doubt.contains(&value))
     }
 
-    /// Writes the whole POST with a null old id, which the advertisement will tell; and where that id stands.
-    fn prepare(&mut self) -> Result<(ObjectId, usize)> {
+    /// Makes the next commit and the request that pushes it, with a null old value.
+    pub(super) fn prepare(&mut self, target: &Target) -> Result<()> {
+        if self.next.is_some() {
+            return Ok(());
+        }
         let mut pack = Vec::with_capacity(32 << 10);
         let oid = self.history.write_next(&mut pack)?;
         let command = format!("{} {oid} {}", ObjectId::null(ObjectFormat::Sha1), self.reference);
@@ -127,35 +90,29 @@ impl Agent {
              Content-Length: {}\r\n",
             body.len()
         );
-        self.target
-            .write_head(&mut self.request, "POST", "/git-receive-pack", &headers);
-        let old_at = self.request.len() + 4;
+        target.write_head(&mut self.request, "POST", "/git-receive-pack", &headers);
+        self.next = Some((oid, self.request.len() + 4));
         self.request.extend_from_slice(&body);
-        Ok((oid, old_at))
+        Ok(())
     }
 
-    async fn push(&mut self, oid: ObjectId, old_at: usize) -> Result<Outcome> {
-        if self.connection.is_none() {
-            self.connection = Some(Connection::open(&self.target).await?);
-        }
-        let connection = self.connection.as_mut().context("no connection")?;
-        let status = connection.exchange(&self.advertisement).await?;
-        self.sent_bytes += self.advertisement.len() as u64;
-        ensure!(status == 200, "info/refs: status {status}");
-        let old = find_ref(connection.body(), &self.reference)?;
-        let known = old == self.acknowledged || old.is_some_and(|old| self.in_doubt.contains(&old));
-        ensure!(known, "an acknowledged push is not in the advertisement");
+    /// Pushes what is prepared. The tip, if it was acknowledged, is then in [`tips`](Self::tips).
+    pub(super) async fn push(&mut self, link: &mut Link) -> Result<Outcome> {
+        let (oid, old_at) = self.next.take().context("nothing is prepared")?;
+        let listed = link.exchange("info/refs", &self.advertisement).await?;
+        let old = find_ref(listed, &self.reference)?;
+        ensure!(self.may_show(old), "an acknowledged push is not in the advertisement");
         let mut digits = Vec::with_capacity(40);
         old.unwrap_or(ObjectId::null(ObjectFormat::Sha1)).push_hex(&mut digits);
         let place = self.request.get_mut(old_at..old_at + digits.len());
         place.context("no command in the request")?.copy_from_slice(&digits);
-        // What has been seen must not disappear; pushes in doubt may still arrive until another is acknowledged.
-        self.acknowledged = old;
+        if !self.shares {
+            // What has been seen must not disappear; pushes in doubt may still arrive until another is acknowledged.
+            self.acknowledged = old;
+        }
         self.in_doubt.push(oid);
-        let status = connection.exchange(&self.request).await?;
-        self.sent_bytes += self.request.len() as u64;
-        ensure!(status == 200, "git-receive-pack: status {status}");
-        let outcome = read_report(connection.body())?;
+        let report = link.exchange("git-receive-pack", &self.request).await?;
+        let outcome = read_report(report)?;
         if outcome == Outcome::Done {
             self.acknowledged = Some(oid);
             self.in_doubt.clear();
@@ -165,12 +122,15 @@ impl Agent {
         Ok(outcome)
     }
 
-    /// After a failure: a new connection and a new root, and a pause so that a server that is down is not stormed.
-    async fn recover(&mut self) {
-        self.received_bytes = self.received_bytes();
-        self.connection = None;
+    /// The last push did not arrive: the next commit must not build on it.
+    pub(super) fn restart(&mut self) {
+        self.next = None;
         self.history.restart();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    /// The last tip that was acknowledged.
+    pub(super) fn acknowledged(&self) -> Option<ObjectId> {
+        self.acknowledged
     }
 }
 
@@ -200,17 +160,6 @@ fn find_ref(advertisement: &[u8], name: &str) -> Result<Option<ObjectId>> {
     Ok(found)
 }
 
-/// The first packet (`None` for a flush) and what follows it; without a copy, for there may be 100,000.
-fn next_packet(bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8])> {
-    let digits = bytes.get(..4).context("a pkt-line is cut short")?;
-    let length = usize::from_str_radix(std::str::from_utf8(digits)?, 16)?;
-    if length == 0 {
-        return Ok((None, bytes.get(4..).unwrap_or_default()));
-    }
-    let packet = bytes.get(4..length).context("a pkt-line is cut short")?;
-    Ok((Some(packet), bytes.get(length..).unwrap_or_default()))
-}
-
 /// Reads `unpack ok` and one `ok <ref>`. An error leaves the push in doubt; a refusal does not.
 fn read_report(report: &[u8]) -> Result<Outcome> {
     let (unpack, rest) = next_packet(report)?;
@@ -226,7 +175,16 @@ fn read_report(report: &[u8]) -> Result<Outcome> {
     // `ng <ref> <reason>`; names of refs hold no space.
     let status = String::from_utf8_lossy(status);
     let reason = status.splitn(3, ' ').nth(2).unwrap_or(&status);
-    const CONFLICTS: [&str; 4] = ["non-fast-forward", "fetch first", "stale info", "incorrect old value"];
+    // What git says of a ref that is not what the command takes it for, here and in its own `receive-pack`.
+    const CONFLICTS: [&str; 7] = [
+        "non-fast-forward",
+        "fetch first",
+        "stale info",
+        "incorrect old value",
+        "reference already exists",
+        "reference does not exist",
+        "failed to update ref",
+    ];
     if CONFLICTS.iter().any(|conflict| reason.contains(conflict)) {
         return Ok(Outcome::Conflict);
     }
