@@ -50,6 +50,9 @@ const FILE_LINES_MAX: usize = 700;
 
 const REASONS: &str = "docs/decisions/dependencies.md";
 
+/// Where requests are answered, by callers who were admitted to a repository.
+const SERVICES: &str = "crates/server/src/service/";
+
 /// Runs every check and reports all findings together.
 pub(crate) fn check() -> Result<()> {
     let metadata = metadata()?;
@@ -64,7 +67,7 @@ pub(crate) fn check() -> Result<()> {
         check_gix(package, &mut findings);
     }
     check_dependencies(&root, &metadata, &mut findings)?;
-    check_lengths(&root, &mut findings)?;
+    check_sources(&root, &mut findings)?;
     for finding in &findings {
         eprintln!("tidy: {finding}");
     }
@@ -168,7 +171,7 @@ fn unreasoned(reasons: &str, named: &BTreeSet<&str>) -> Vec<String> {
         .collect()
 }
 
-fn check_lengths(root: &Path, findings: &mut Vec<String>) -> Result<()> {
+fn check_sources(root: &Path, findings: &mut Vec<String>) -> Result<()> {
     let listed = Command::new("git")
         .arg("-C")
         .arg(root)
@@ -178,16 +181,23 @@ fn check_lengths(root: &Path, findings: &mut Vec<String>) -> Result<()> {
         let Ok(source) = std::fs::read_to_string(root.join(path)) else {
             continue;
         };
-        let is_test = path.contains("/tests/") || path.contains("tests.rs");
-        let max = if is_test { 2 * FILE_LINES_MAX } else { FILE_LINES_MAX };
-        let lines = source.lines().count();
-        if lines > max {
-            findings.push(format!(
-                "'{path}' has {lines} lines, more than {max}: is it still one noun?"
-            ));
-        }
+        findings.extend(too_long(path, &source));
+        findings.extend(unadmitted(path, &source));
     }
     Ok(())
+}
+
+fn too_long(path: &str, source: &str) -> Option<String> {
+    let is_test = path.contains("/tests/") || path.contains("tests.rs");
+    let max = if is_test { 2 * FILE_LINES_MAX } else { FILE_LINES_MAX };
+    let lines = source.lines().count();
+    (lines > max).then(|| format!("'{path}' has {lines} lines, more than {max}: is it still one noun?"))
+}
+
+/// A service that looks a name up itself may find another repository than the one its caller was admitted to.
+fn unadmitted(path: &str, source: &str) -> Option<String> {
+    let looks_up = path.starts_with(SERVICES) && source.contains("engine.repository(");
+    looks_up.then(|| format!("'{path}' opens a repository by its name: open what was admitted"))
 }
 
 #[cfg(test)]
@@ -201,6 +211,14 @@ mod tests {
     fn the_table_ends_at_the_next_and_has_comments() {
         assert_eq!(shared_dependencies(MANIFEST), Some(BTreeSet::from(["a", "c-d"])));
         assert_eq!(shared_dependencies("[workspace]\n"), None);
+    }
+
+    #[test]
+    fn services_open_what_was_admitted() {
+        let source = "match call.node.engine.repository(&call.name).await {";
+        assert!(unadmitted("crates/server/src/service/fetch.rs", source).is_some());
+        assert!(unadmitted("crates/server/src/commands/repo.rs", source).is_none());
+        assert!(unadmitted("crates/server/src/service/fetch.rs", "match call.repository().await {").is_none());
     }
 
     #[test]
