@@ -3,6 +3,8 @@
 //! Pure: no I/O, no async, no clock, and nothing of Cuesta. Behaviour is git's; where git's documentation is silent,
 //! it is what `git` does.
 
+pub mod attributes;
+pub mod calendar;
 pub mod config_file;
 pub mod delta;
 mod error;
@@ -12,7 +14,11 @@ mod hidden;
 mod object;
 mod oid;
 pub mod pack;
+pub mod pathspec;
+pub mod pretty;
 mod refname;
+pub mod wildmatch;
+pub mod worktree;
 pub mod zlib;
 
 pub use error::ErrorKind;

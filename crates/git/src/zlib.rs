@@ -253,6 +253,13 @@ impl StreamDeflater {
         }
     }
 
+    /// As [`StreamDeflater::new`], without the zlib header and checksum: what gzip and zip wrap in their own.
+    pub fn raw(level: u32) -> Self {
+        Self {
+            state: Compress::new(Compression::new(level.min(9)), false),
+        }
+    }
+
     /// Takes the next piece; appends to `output` what is ready of the stream.
     pub fn deflate(&mut self, mut piece: &[u8], output: &mut Vec<u8>) -> Result<(), ZlibError> {
         while !piece.is_empty() {
@@ -277,6 +284,27 @@ impl StreamDeflater {
                 Err(_) => return Err(ZlibError::Deflate),
             }
         }
+    }
+}
+
+/// The CRC-32 of gzip, zip and pack indexes.
+#[derive(Default)]
+pub struct Crc32(flate2::Crc);
+
+impl Crc32 {
+    /// The checksum of nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in more bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all bytes so far.
+    pub fn value(&self) -> u32 {
+        self.0.sum()
     }
 }
 

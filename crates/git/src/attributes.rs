@@ -1,0 +1,436 @@
+//! `.gitattributes`: the attributes of a path, as gitattributes(5) defines them.
+//!
+//! Only the attributes that somebody asks for are kept when a file is parsed, besides macros; the rules of most files
+//! are then few. What git warns of (negative patterns, bad names, long lines) is passed over without a word.
+
+use crate::wildmatch::{WildOptions, WildPattern, literal_len};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The name of the files.
+pub const FILE_NAME: &[u8] = b".gitattributes";
+
+/// Lines of this many bytes or more are passed over, as in git.
+const LINE_LEN_MAX: usize = 2048;
+/// Rules that may be in force for one path. Git has no such limit; repositories have some hundreds at most.
+pub const RULES_MAX: usize = 16_384;
+
+/// What is said of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttributeState {
+    /// `name`.
+    Set,
+    /// `-name`.
+    Unset,
+    /// `!name`: as if nothing had been said.
+    Unspecified,
+    /// `name=value`.
+    Value(Arc<[u8]>),
+}
+
+/// More rules than [`RULES_MAX`] are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {RULES_MAX} rules in .gitattributes files")]
+pub struct TooManyRules;
+
+/// The files in force for a directory: that of the root, and those on the way down.
+#[derive(Clone, Debug)]
+pub struct AttributeStack {
+    /// Those that are asked for, in that order, then macros.
+    names: HashMap<Box<[u8]>, usize>,
+    asked: usize,
+    macros: Vec<Option<Vec<(usize, AttributeState)>>>,
+    frames: Vec<Frame>,
+    rules: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Frame {
+    /// Bytes of the directory's path, its slash included.
+    base_len: usize,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    pattern: PathPattern,
+    states: Vec<(usize, AttributeState)>,
+}
+
+/// The states of the attributes asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attributes(Vec<AttributeState>);
+
+impl Attributes {
+    /// The state of the `number`th attribute that was asked for.
+    pub fn state(&self, number: usize) -> &AttributeState {
+        self.0.get(number).unwrap_or(&AttributeState::Unspecified)
+    }
+
+    /// Whether that attribute is set, with no value.
+    pub fn is_set(&self, number: usize) -> bool {
+        *self.state(number) == AttributeState::Set
+    }
+}
+
+impl AttributeStack {
+    /// A stack that answers for the attributes of those names.
+    pub fn new(asked: &[&str]) -> Self {
+        let names = asked
+            .iter()
+            .enumerate()
+            .map(|(number, name)| (name.as_bytes().into(), number));
+        let mut stack = Self {
+            names: names.collect(),
+            asked: asked.len(),
+            macros: vec![None; asked.len()],
+            frames: Vec::new(),
+            rules: 0,
+        };
+        stack.define(b"binary", b"-diff -merge -text");
+        stack
+    }
+
+    /// Enters a directory: `path` with its slash, empty for the root; `content` is its file, empty if it has none.
+    pub fn push(&mut self, path: &[u8], content: &[u8]) -> Result<(), TooManyRules> {
+        let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+        // As git reads it, a NUL ends the file.
+        let content = content.split(|byte| *byte == 0).next().unwrap_or_default();
+        let lines = content
+            .split(|byte| *byte == b'\n')
+            .filter(|line| line.len() < LINE_LEN_MAX);
+        if path.is_empty() {
+            lines.clone().for_each(|line| self.define_line(line));
+        }
+        let mut frame = Frame {
+            base_len: path.len(),
+            rules: Vec::new(),
+        };
+        for line in lines {
+            frame.rules.extend(self.rule(line));
+            if self.rules + frame.rules.len() > RULES_MAX {
+                return Err(TooManyRules);
+            }
+        }
+        self.rules += frame.rules.len();
+        self.frames.push(frame);
+        Ok(())
+    }
+
+    /// Leaves the directory entered last.
+    pub fn pop(&mut self) {
+        if let Some(frame) = self.frames.pop() {
+            self.rules -= frame.rules.len();
+        }
+    }
+
+    /// The attributes of a path below the directory entered last; directories end in a slash.
+    pub fn of(&self, path: &[u8]) -> Attributes {
+        let mut found: Vec<Option<AttributeState>> = vec![None; self.macros.len()];
+        for frame in self.frames.iter().rev() {
+            let Some(below) = path.get(frame.base_len..) else {
+                continue;
+            };
+            let matching = frame.rules.iter().rev().filter(|rule| rule.pattern.matches(below));
+            matching.for_each(|rule| self.fill(&mut found, &rule.states));
+        }
+        found.truncate(self.asked);
+        let state = |found: Option<AttributeState>| found.unwrap_or(AttributeState::Unspecified);
+        Attributes(found.into_iter().map(state).collect())
+    }
+
+    /// What is known already stays; macros that become set say more.
+    fn fill(&self, found: &mut [Option<AttributeState>], states: &[(usize, AttributeState)]) {
+        let mut to_do: Vec<&(usize, AttributeState)> = states.iter().collect();
+        while let Some((name, state)) = to_do.pop() {
+            let Some(slot @ None) = found.get_mut(*name) else {
+                continue;
+            };
+            *slot = Some(state.clone());
+            if let (AttributeState::Set, Some(Some(more))) = (state, self.macros.get(*name)) {
+                to_do.extend(more);
+            }
+        }
+    }
+
+    fn define_line(&mut self, line: &[u8]) {
+        let Some(rest) = trim_start(line).strip_prefix(b"[attr]") else {
+            return;
+        };
+        let rest = trim_start(rest);
+        let (name, states) = rest.split_at(word_len(rest));
+        if is_valid_name(name) {
+            self.define(name, states);
+        }
+    }
+
+    fn define(&mut self, name: &[u8], states: &[u8]) {
+        // A macro may name one that is defined later; that one's number has to be known first, so names come first.
+        let number = self.number(name);
+        if let Some(states) = self.states(states)
+            && let Some(slot) = self.macros.get_mut(number)
+        {
+            *slot = Some(states);
+        }
+    }
+
+    fn number(&mut self, name: &[u8]) -> usize {
+        if let Some(number) = self.names.get(name) {
+            return *number;
+        }
+        let number = self.macros.len();
+        self.macros.push(None);
+        self.names.insert(name.into(), number);
+        number
+    }
+
+    /// A line that gives attributes to a pattern; `None` if it does not, or nothing that matters.
+    fn rule(&self, line: &[u8]) -> Option<Rule> {
+        let line = trim_start(line);
+        if line.is_empty() || line.starts_with(b"#") {
+            return None;
+        }
+        let quoted = line.strip_prefix(b"\"").and_then(unquote);
+        let (pattern, states) = match quoted {
+            Some((pattern, rest)) => (pattern, rest),
+            None => {
+                let (pattern, rest) = line.split_at(word_len(line));
+                (pattern.to_vec(), rest)
+            }
+        };
+        if pattern.starts_with(b"[attr]") && pattern.len() > b"[attr]".len() || pattern.starts_with(b"!") {
+            return None;
+        }
+        let states = self.states(states)?;
+        (!states.is_empty()).then(|| Rule {
+            pattern: PathPattern::new(&pattern),
+            states,
+        })
+    }
+
+    /// The states that matter; `None` if one of them all cannot be read.
+    fn states(&self, text: &[u8]) -> Option<Vec<(usize, AttributeState)>> {
+        let mut states = Vec::new();
+        for word in text.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty()) {
+            let (name, state) = match word {
+                [b'-', name @ ..] => (before_equals(name), AttributeState::Unset),
+                [b'!', name @ ..] => (before_equals(name), AttributeState::Unspecified),
+                _ => match word.iter().position(|byte| *byte == b'=') {
+                    Some(at) => {
+                        let (name, value) = word.split_at(at);
+                        (name, AttributeState::Value(value.get(1..).unwrap_or_default().into()))
+                    }
+                    None => (word, AttributeState::Set),
+                },
+            };
+            if !is_valid_name(name) {
+                return None;
+            }
+            states.extend(self.names.get(name).map(|number| (*number, state)));
+        }
+        Some(states)
+    }
+}
+
+fn before_equals(name: &[u8]) -> &[u8] {
+    name.split(|byte| *byte == b'=').next().unwrap_or(name)
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn trim_start(line: &[u8]) -> &[u8] {
+    let blanks = line.iter().take_while(|byte| is_blank(**byte)).count();
+    line.get(blanks..).unwrap_or_default()
+}
+
+fn word_len(line: &[u8]) -> usize {
+    line.iter().position(|byte| is_blank(*byte)).unwrap_or(line.len())
+}
+
+fn is_valid_name(name: &[u8]) -> bool {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    !name.is_empty() && !name.starts_with(b"-") && name.iter().all(allowed) && !name.starts_with(b"builtin_")
+}
+
+/// A C-style quoted word whose first quote has been read: the word, and what follows its last quote.
+fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut word = Vec::new();
+    let mut bytes = text.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => return Some((word, text.get(at + 1..)?)),
+            b'\\' => {
+                let (_, escape) = bytes.next()?;
+                word.push(match escape {
+                    b'a' => 7,
+                    b'b' => 8,
+                    b'f' => 12,
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'v' => 11,
+                    b'\\' | b'"' => *escape,
+                    b'0'..=b'3' => {
+                        let mut digit = || {
+                            bytes
+                                .next()
+                                .map(|(_, digit)| *digit)
+                                .filter(|digit| matches!(digit, b'0'..=b'7'))
+                        };
+                        let (middle, low) = (digit()?, digit()?);
+                        (escape - b'0') << 6 | (middle - b'0') << 3 | (low - b'0')
+                    }
+                    _ => return None,
+                });
+            }
+            byte => word.push(*byte),
+        }
+    }
+    None
+}
+
+/// A pattern as `.gitignore` and `.gitattributes` files have them.
+#[derive(Clone, Debug)]
+struct PathPattern {
+    directory_only: bool,
+    /// Without a slash: it is the last component that has to match.
+    basename: bool,
+    test: Test,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    Literal(Box<[u8]>),
+    EndsWith(Box<[u8]>),
+    Wild(Box<[u8]>, WildPattern),
+}
+
+impl PathPattern {
+    fn new(pattern: &[u8]) -> Self {
+        let (pattern, directory_only) = match pattern.strip_suffix(b"/") {
+            Some(pattern) => (pattern, true),
+            None => (pattern, false),
+        };
+        let basename = !pattern.contains(&b'/');
+        let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
+        let literal = literal_len(pattern);
+        let test = match pattern {
+            _ if literal == pattern.len() => Test::Literal(pattern.into()),
+            [b'*', end @ ..] if basename && literal_len(end) == end.len() => Test::EndsWith(end.into()),
+            _ => {
+                let options = WildOptions {
+                    pathname: !basename,
+                    ignore_case: false,
+                };
+                let prefix = pattern.get(..literal).unwrap_or_default();
+                Test::Wild(prefix.into(), WildPattern::new(pattern, options))
+            }
+        };
+        Self {
+            directory_only,
+            basename,
+            test,
+        }
+    }
+
+    /// Whether it matches a path below the directory of its file; directories end in a slash.
+    fn matches(&self, path: &[u8]) -> bool {
+        let (path, is_directory) = match path.strip_suffix(b"/") {
+            Some(path) => (path, true),
+            None => (path, false),
+        };
+        if self.directory_only && !is_directory || path.is_empty() {
+            return false;
+        }
+        let text = match self.basename {
+            true => path.rsplit(|byte| *byte == b'/').next().unwrap_or(path),
+            false => path,
+        };
+        match &self.test {
+            Test::Literal(literal) => **literal == *text,
+            Test::EndsWith(end) => text.ends_with(end),
+            Test::Wild(prefix, pattern) => text.starts_with(prefix) && pattern.matches(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(file: &str, path: &str) -> String {
+        let mut stack = AttributeStack::new(&["x", "diff"]);
+        stack.push(b"", file.as_bytes()).unwrap();
+        match stack.of(path.as_bytes()).state(0) {
+            AttributeState::Set => "set".to_owned(),
+            AttributeState::Unset => "unset".to_owned(),
+            AttributeState::Unspecified => "unspecified".to_owned(),
+            AttributeState::Value(value) => String::from_utf8(value.to_vec()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn later_lines_win_and_macros_expand() {
+        let table = [
+            ("*.c x", "a/b.c", "set"),
+            ("*.c x\nb.c -x", "a/b.c", "unset"),
+            ("*.c x\nb.c !x", "a/b.c", "unspecified"),
+            ("*.c x=1=2 y", "b.c", "1=2"),
+            ("/b.c x", "a/b.c", "unspecified"),
+            ("a/*.c x", "a/b.c", "set"),
+            ("a/*.c x", "d/a/b.c", "unspecified"),
+            ("a x", "a/b.c", "unspecified"),
+            ("a x", "a/", "set"),
+            ("a/ x", "a/", "set"),
+            ("a/ x", "a", "unspecified"),
+            ("a/** x", "a/b/c", "set"),
+            ("[attr]m x\n*.c m", "b.c", "set"),
+            ("*.c m\n[attr]m x=3", "b.c", "3"),
+            ("[attr]m x\n*.c -m", "b.c", "unspecified"),
+            ("[attr]m x\n*.c m -x", "b.c", "unset"),
+            ("[attr]m x\n[attr]n m\n*.c n", "b.c", "set"),
+            ("\"a b\\t\" x", "a b\t", "set"),
+            ("!b.c x", "b.c", "unspecified"),
+            ("b.c x bad^name", "b.c", "unspecified"),
+            ("# b.c x\n \tb.c x\r", "b.c", "set"),
+            ("\u{feff}b.c x", "b.c", "set"),
+            ("b.c -x=3", "b.c", "unset"),
+        ];
+        for (file, path, expected) in table {
+            assert_eq!(state(file, path), expected, "{file:?} on {path}");
+        }
+    }
+
+    #[test]
+    fn the_builtin_macro_says_no_diff() {
+        let mut stack = AttributeStack::new(&["diff"]);
+        stack.push(b"", b"*.png binary\n").unwrap();
+        assert_eq!(*stack.of(b"a/b.png").state(0), AttributeState::Unset);
+    }
+
+    #[test]
+    fn deeper_files_win_and_define_no_macros() {
+        let mut stack = AttributeStack::new(&["x"]);
+        stack.push(b"", b"*.c x\n").unwrap();
+        stack.push(b"a/", b"/b.c -x\n[attr]m x\nc m\n").unwrap();
+        assert_eq!(*stack.of(b"a/b.c").state(0), AttributeState::Unset);
+        assert!(stack.of(b"a/d.c").is_set(0));
+        assert_eq!(*stack.of(b"a/c").state(0), AttributeState::Unspecified);
+        stack.pop();
+        assert!(stack.of(b"b.c").is_set(0));
+    }
+
+    #[test]
+    fn rules_are_bounded() {
+        let mut stack = AttributeStack::new(&["x"]);
+        assert_eq!(stack.push(b"", "a x\n".repeat(RULES_MAX).as_bytes()), Ok(()));
+        assert_eq!(stack.push(b"a/", b"a x\n"), Err(TooManyRules));
+        stack.pop();
+        assert_eq!(
+            stack.push(b"", "a x\n".repeat(RULES_MAX + 1).as_bytes()),
+            Err(TooManyRules)
+        );
+    }
+}
