@@ -113,6 +113,7 @@
 //! ```
 
 pub mod advertise;
+pub mod archive;
 pub mod capability;
 pub mod client;
 mod error;
