@@ -1,0 +1,302 @@
+//! Trees walked depth first, in the order git archives them, with what the paths' attributes say.
+
+use super::missing;
+use crate::{EngineError, View};
+use bytes::Bytes;
+use cuesta_git::attributes::{AttributeStack, AttributeState, Attributes, FILE_NAME};
+use cuesta_git::pathspec::Pathspec;
+use cuesta_git::worktree::{ATTRIBUTES, Conversion};
+use cuesta_git::{ObjectId, ObjectKind, TreeIter, TreeMode};
+use std::collections::VecDeque;
+
+/// Tree entries that one walk looks at.
+pub const ENTRIES_MAX: u64 = 16_000_000;
+/// Trees within trees (git: `core.maxTreeDepth`).
+pub const DEPTH_MAX: usize = 2_048;
+/// Bytes of the trees on the way down that are held at once.
+pub const HELD_BYTES_MAX: u64 = 64 << 20;
+/// Longest path, in bytes: what a zip file can say.
+const PATH_LEN_MAX: usize = 65_535;
+/// Entries after which others get their turn.
+const ENTRIES_PER_TURN: u64 = 512;
+/// Files of attributes of this size and more are passed over, as in git.
+const ATTRIBUTES_IGNORED_BYTES: u64 = 100 << 20;
+/// Files of attributes between this and that are refused.
+const ATTRIBUTES_BYTES_MAX: u64 = 8 << 20;
+
+/// One entry of some tree.
+pub(super) struct Entry {
+    /// From the root tree, no slash at its end.
+    pub(super) path: Vec<u8>,
+    pub(super) mode: TreeMode,
+    pub(super) oid: ObjectId,
+}
+
+enum Step {
+    Entry(Entry),
+    /// A tree has no more entries.
+    Left,
+    End,
+}
+
+/// A walk that asks before each tree.
+struct TreeWalk {
+    view: View,
+    frames: Vec<Frame>,
+    held_bytes: u64,
+    visited: u64,
+}
+
+struct Frame {
+    /// Empty, or with its slash.
+    base: Vec<u8>,
+    content: Bytes,
+    at: usize,
+}
+
+impl TreeWalk {
+    fn new(view: View) -> Self {
+        Self {
+            view,
+            frames: Vec::new(),
+            held_bytes: 0,
+            visited: 0,
+        }
+    }
+
+    /// Goes down into a tree; its entries come next.
+    async fn enter(&mut self, oid: &ObjectId, base: Vec<u8>) -> Result<&Bytes, EngineError> {
+        if self.frames.len() >= DEPTH_MAX {
+            return Err(EngineError::Refused("exceeded maximum allowed tree depth".to_owned()));
+        }
+        let (kind, size) = self.view.kind_and_size(oid).await?.ok_or_else(|| missing(oid))?;
+        if kind != ObjectKind::Tree {
+            return Err(EngineError::Refused(format!("not a tree object: {oid}")));
+        }
+        if self.held_bytes.saturating_add(size) > HELD_BYTES_MAX {
+            return Err(EngineError::limit("bytes of nested trees", HELD_BYTES_MAX));
+        }
+        let (_, content) = self.view.object(oid).await?.ok_or_else(|| missing(oid))?;
+        self.held_bytes += content.len() as u64;
+        self.frames.push(Frame { base, content, at: 0 });
+        self.frames
+            .last()
+            .map(|frame| &frame.content)
+            .ok_or(EngineError::Internal("a tree is lost"))
+    }
+
+    async fn next(&mut self) -> Result<Step, EngineError> {
+        self.visited += 1;
+        if self.visited > ENTRIES_MAX {
+            return Err(EngineError::limit("tree entries of an archive", ENTRIES_MAX));
+        }
+        if self.visited.is_multiple_of(ENTRIES_PER_TURN) {
+            tokio::task::yield_now().await;
+        }
+        let format = self.view.object_format();
+        let Some(frame) = self.frames.last_mut() else {
+            return Ok(Step::End);
+        };
+        let mut entries = TreeIter::new(format, frame.content.get(frame.at..).unwrap_or_default());
+        match entries.next() {
+            Some(Ok(entry)) => {
+                let path = [&frame.base, entry.name].concat();
+                if path.len() > PATH_LEN_MAX {
+                    return Err(EngineError::limit("bytes of a path", PATH_LEN_MAX as u64));
+                }
+                frame.at = frame.content.len() - entries.rest().len();
+                Ok(Step::Entry(Entry {
+                    path,
+                    mode: entry.mode,
+                    oid: entry.oid,
+                }))
+            }
+            Some(Err(error)) => Err(EngineError::Refused(format!("a tree cannot be read: {error}"))),
+            None => {
+                self.held_bytes -= frame.content.len() as u64;
+                self.frames.pop();
+                Ok(if self.frames.is_empty() { Step::End } else { Step::Left })
+            }
+        }
+    }
+}
+
+/// Refuses pathspecs of which one means nothing in the tree.
+pub(super) async fn check_paths(view: &View, root: ObjectId, paths: &Pathspec) -> Result<(), EngineError> {
+    let mut unmatched: Vec<(usize, Pathspec)> = (0..paths.len()).map(|number| (number, paths.only(number))).collect();
+    if unmatched.is_empty() {
+        return Ok(());
+    }
+    let mut walk = TreeWalk::new(view.clone());
+    walk.enter(&root, Vec::new()).await?;
+    loop {
+        match walk.next().await? {
+            Step::Entry(entry) => {
+                let is_tree = entry.mode.is_tree();
+                unmatched.retain(|(_, spec)| !spec.matches(&entry.path, is_tree || entry.mode.is_gitlink()));
+                if unmatched.is_empty() {
+                    return Ok(());
+                }
+                if is_tree && unmatched.iter().any(|(_, spec)| spec.may_match_below(&entry.path)) {
+                    walk.enter(&entry.oid, [&entry.path, &b"/"[..]].concat()).await?;
+                }
+            }
+            Step::Left => {}
+            Step::End => break,
+        }
+    }
+    match unmatched.first() {
+        Some((number, _)) => {
+            let text = paths.text(*number).escape_ascii();
+            Err(EngineError::Refused(format!(
+                "pathspec '{text}' did not match any files"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What goes into an archive.
+pub(super) struct Item {
+    /// From the root tree; directories and submodules end in a slash.
+    pub(super) path: Vec<u8>,
+    pub(super) mode: TreeMode,
+    pub(super) oid: ObjectId,
+    /// Whether `$Format:…$` is replaced.
+    pub(super) substitute: bool,
+    pub(super) conversion: Conversion,
+    /// What the `diff` attribute says of its being text.
+    pub(super) text: Option<bool>,
+}
+
+const EXPORT_IGNORE: usize = 0;
+const EXPORT_SUBST: usize = 1;
+const DIFF: usize = 2;
+const CONVERSION: usize = 3;
+
+/// A walk over what is selected: by pathspec, and not taken out by `export-ignore`. A directory comes when something in
+/// it does, and just before that.
+pub(super) struct SelectedWalk {
+    walk: TreeWalk,
+    paths: Pathspec,
+    attributes: AttributeStack,
+    /// The trees entered, below the root: what each is as an item, until it has been given.
+    waiting: Vec<Option<Item>>,
+    ready: VecDeque<Item>,
+}
+
+impl SelectedWalk {
+    pub(super) async fn new(view: View, root: ObjectId, paths: Pathspec) -> Result<Self, EngineError> {
+        let [text, crlf, eol, ident] = ATTRIBUTES;
+        let mut walk = Self {
+            walk: TreeWalk::new(view),
+            paths,
+            attributes: AttributeStack::new(&["export-ignore", "export-subst", "diff", text, crlf, eol, ident]),
+            waiting: Vec::new(),
+            ready: VecDeque::new(),
+        };
+        walk.enter(&root, Vec::new()).await?;
+        Ok(walk)
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Item>, EngineError> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(Some(item));
+            }
+            match self.walk.next().await? {
+                Step::Entry(entry) if entry.mode.is_tree() => self.tree(entry).await?,
+                Step::Entry(entry) => self.leaf(entry),
+                Step::Left => {
+                    self.attributes.pop();
+                    self.waiting.pop();
+                }
+                Step::End => return Ok(None),
+            }
+        }
+    }
+
+    async fn tree(&mut self, entry: Entry) -> Result<(), EngineError> {
+        if !self.paths.may_match_below(&entry.path) {
+            return Ok(());
+        }
+        let path = [&entry.path, &b"/"[..]].concat();
+        let attributes = self.attributes.of(&path);
+        if attributes.is_set(EXPORT_IGNORE) {
+            return Ok(());
+        }
+        let base = path.clone();
+        self.waiting
+            .push(Some(Item::new(path, entry.mode, entry.oid, &attributes)));
+        self.enter(&entry.oid, base).await
+    }
+
+    async fn enter(&mut self, oid: &ObjectId, base: Vec<u8>) -> Result<(), EngineError> {
+        let format = self.walk.view.object_format();
+        let content = self.walk.enter(oid, base.clone()).await?;
+        let found = TreeIter::new(format, content)
+            .filter_map(Result::ok)
+            .find(|entry| entry.name == FILE_NAME);
+        let file = found.filter(|entry| entry.mode.is_blob()).map(|entry| entry.oid);
+        let rules = match file {
+            Some(oid) => self.attribute_file(&oid).await?,
+            None => Bytes::new(),
+        };
+        let pushed = self.attributes.push(&base, &rules);
+        pushed.map_err(|error| EngineError::Refused(error.to_string()))
+    }
+
+    async fn attribute_file(&self, oid: &ObjectId) -> Result<Bytes, EngineError> {
+        let view = &self.walk.view;
+        let (_, size) = view.kind_and_size(oid).await?.ok_or_else(|| missing(oid))?;
+        match size {
+            0..=ATTRIBUTES_BYTES_MAX => Ok(view.object(oid).await?.ok_or_else(|| missing(oid))?.1),
+            ATTRIBUTES_IGNORED_BYTES.. => Ok(Bytes::new()),
+            _ => Err(EngineError::limit(
+                "bytes of a .gitattributes file",
+                ATTRIBUTES_BYTES_MAX,
+            )),
+        }
+    }
+
+    fn leaf(&mut self, entry: Entry) {
+        let is_gitlink = entry.mode.is_gitlink();
+        if !self.paths.matches(&entry.path, is_gitlink) {
+            return;
+        }
+        let mut path = entry.path;
+        if is_gitlink {
+            path.push(b'/');
+        }
+        let attributes = self.attributes.of(&path);
+        // As git: the directories above come even if this one does not.
+        self.ready.extend(self.waiting.iter_mut().filter_map(Option::take));
+        if !attributes.is_set(EXPORT_IGNORE) {
+            self.ready
+                .push_back(Item::new(path, entry.mode, entry.oid, &attributes));
+        }
+    }
+}
+
+impl Item {
+    fn new(path: Vec<u8>, mode: TreeMode, oid: ObjectId, attributes: &Attributes) -> Self {
+        let text = match attributes.state(DIFF) {
+            AttributeState::Set => Some(true),
+            AttributeState::Unset => Some(false),
+            _ => None,
+        };
+        let regular = mode.is_blob() && !mode.is_symlink();
+        Self {
+            path,
+            mode,
+            oid,
+            substitute: regular && attributes.is_set(EXPORT_SUBST),
+            conversion: if regular {
+                Conversion::of(attributes, CONVERSION)
+            } else {
+                Conversion::NONE
+            },
+            text,
+        }
+    }
+}
