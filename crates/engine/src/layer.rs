@@ -31,6 +31,10 @@ pub struct Layer {
     index: OnceCell<Arc<Index>>,
     history: OnceCell<Arc<History>>,
     loaded_bytes: AtomicU64,
+    /// Of each entry as stored, for pack indexes; worked out when one is first asked for.
+    pub(crate) entry_crcs: OnceCell<Arc<[u32]>>,
+    /// The checksum at the pack's end.
+    pack_checksum: OnceCell<ObjectId>,
     /// For each larger layer asked about: the commits both hold, as (segment here, segment there).
     shared: Mutex<HashMap<LayerId, SharedCommits>>,
 }
@@ -102,6 +106,8 @@ impl Layer {
             index: OnceCell::new(),
             history: OnceCell::new(),
             loaded_bytes: AtomicU64::new(0),
+            entry_crcs: OnceCell::new(),
+            pack_checksum: OnceCell::new(),
             shared: Mutex::default(),
         }
     }
@@ -256,6 +262,23 @@ impl Layer {
     /// As [`Layer::read`], for one pass over much: what it reads pushes nothing else out of the cache.
     pub async fn scan(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
         Ok(concatenate(self.read_pieces(range, Access::Scan).await?))
+    }
+
+    /// The checksum that ends the pack, by which stock git names packs. Cost: one small read, once.
+    pub(crate) async fn pack_checksum(&self) -> Result<ObjectId, EngineError> {
+        let load = || async {
+            let format = self.header().await?.object_format;
+            let end = self.meta.pack_bytes;
+            let start = end.saturating_sub(format.width() as u64);
+            let checksum = ObjectId::from_bytes(format, &self.read(start..end).await?);
+            checksum.map_err(|_| self.corrupt("the pack has no room for a checksum"))
+        };
+        self.pack_checksum.get_or_try_init(load).await.copied()
+    }
+
+    /// Counts memory that is held for this layer from now on.
+    pub(crate) fn count_loaded(&self, bytes: u64) {
+        self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Starts fetching what a scan will read soon: one request, for the cache's largest fetch.

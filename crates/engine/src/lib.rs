@@ -3,8 +3,10 @@
 //! An [`Engine`] opens repositories; a [`Repository`] gives [`View`]s, immutable snapshots at one position of its log.
 //! Everything that reads works on a view. Nothing here knows the wire.
 
+pub mod archive;
 mod bits;
 mod compact;
+pub mod dumb;
 mod engine;
 mod error;
 mod flush;

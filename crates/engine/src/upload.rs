@@ -21,7 +21,7 @@ mod writer;
 pub use filter::ObjectFilter;
 pub use negotiation::Negotiation;
 pub use plan::{Plan, plan};
-pub use policy::{WantPolicy, refused_want};
+pub use policy::{Reach, WantPolicy, refused_want};
 pub use request::UploadRequest;
 pub use shallow::{Boundary, Deepen, boundary};
 pub use stream::{PackStream, Progress};

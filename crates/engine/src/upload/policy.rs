@@ -55,8 +55,8 @@ pub async fn refused_want(
     }
 }
 
-/// What a set of refs reaches.
-struct Reach {
+/// What a set of refs reaches. Memory: a bit for each commit.
+pub struct Reach {
     graph: Arc<Graph>,
     commits: PositionSet,
     /// Tags, and trees and blobs that refs or tags name.
@@ -64,6 +64,14 @@ struct Reach {
 }
 
 impl Reach {
+    /// What the refs reach that `visible` lets through. Cost: a walk over their history.
+    pub async fn of_refs(view: &View, visible: impl Fn(&RefName) -> bool + Send + Sync) -> Result<Self, EngineError> {
+        let refs = view.state().refs().iter().filter(|(name, _)| visible(name));
+        let tips: HashSet<ObjectId> = refs.map(|(_, target)| target.oid).collect();
+        let graph = view.graph().await?;
+        view.world().workers.clone().run(move || Self::new(graph, &tips)).await
+    }
+
     fn new(graph: Arc<Graph>, tips: &HashSet<ObjectId>) -> Result<Self, EngineError> {
         let mut targets = Targets::default();
         for tip in tips {
@@ -86,7 +94,8 @@ impl Reach {
         Ok(None)
     }
 
-    fn reaches(&self, oid: &ObjectId) -> Result<bool, EngineError> {
+    /// Whether `oid` is reached. A tree or blob that only links lead to costs a scan of the cues.
+    pub fn reaches(&self, oid: &ObjectId) -> Result<bool, EngineError> {
         let Some(position) = self.graph.locate(oid) else {
             return Ok(false);
         };
