@@ -1,10 +1,11 @@
-//! Smart HTTP over hyper: from a connection's bytes to a service's answer and one log line.
+//! HTTP over hyper: from a connection's bytes to a service's answer and one log line.
 
 pub mod admission;
 pub mod answer;
 pub mod front;
 pub mod listener;
 pub mod peer;
+pub mod range;
 pub mod record;
 pub mod request_body;
 pub mod response_body;

@@ -15,17 +15,23 @@ pub enum Endpoint {
     UploadPack,
     /// A push.
     ReceivePack,
+    /// An archive.
+    UploadArchive,
+    /// A file for a dumb client.
+    File,
     /// Everything else.
     #[default]
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::UploadPackRefs,
         Self::ReceivePackRefs,
         Self::UploadPack,
         Self::ReceivePack,
+        Self::UploadArchive,
+        Self::File,
         Self::Other,
     ];
 
@@ -36,13 +42,15 @@ impl Endpoint {
             Self::ReceivePackRefs => "receive-pack-refs",
             Self::UploadPack => "upload-pack",
             Self::ReceivePack => "receive-pack",
+            Self::UploadArchive => "upload-archive",
+            Self::File => "file",
             Self::Other => "other",
         }
     }
 }
 
 /// Statuses that are counted apart; the last counts all others.
-const STATUSES: [u16; 10] = [200, 400, 403, 404, 405, 413, 415, 500, 503, 0];
+const STATUSES: [u16; 11] = [200, 206, 400, 403, 404, 405, 413, 415, 500, 503, 0];
 /// Upper bounds of the duration histogram, in microseconds.
 const DURATION_BOUNDS_US: [u64; 14] = [
     100,

@@ -6,6 +6,7 @@ use crate::config::Settings;
 use crate::metered_log::LogCounters;
 use crate::metrics::{Metrics, Page, resident_bytes};
 use crate::ref_rope::RopeCache;
+use crate::service::dumb::DumbMemory;
 use crate::storage::{self, Lent};
 use cuesta_engine::Engine;
 use cuesta_store::{BlockCache, Clock, Entropy, Operation, Tally, Workers};
@@ -41,6 +42,8 @@ pub struct Node {
     pub push_memory: Arc<Semaphore>,
     /// Refs as the wire shows them.
     pub ref_ropes: RopeCache,
+    /// What is remembered for dumb clients.
+    pub dumb: DumbMemory,
     /// Repositories whose small pushes are still in the ledger.
     pub unflushed: Unflushed,
     cache: BlockCache,
@@ -66,6 +69,7 @@ impl Node {
             fetches: Arc::new(Semaphore::new(settings.fetches_max)),
             push_memory: Arc::new(Semaphore::new(units)),
             ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0),
+            dumb: DumbMemory::default(),
             unflushed: Unflushed::default(),
             draining: AtomicBool::new(false),
             cache: storage.cache,

@@ -1,6 +1,8 @@
-//! The two services of a repository: here the wire's requests become the engine's calls, and its answers bytes.
+//! The services of a repository: here the wire's requests become the engine's calls, and its answers bytes.
 
 pub mod advertise;
+pub mod archive;
+pub mod dumb;
 pub mod fetch;
 pub mod ls_refs;
 pub mod negotiate;

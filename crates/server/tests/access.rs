@@ -11,6 +11,7 @@ use std::process::Output;
 use support::{Answer, Server, Work};
 
 const ACCOUNTS: [&str; 2] = ["--set", "authentication=accounts"];
+const ARCHIVE: &str = "application/x-git-upload-archive-request";
 const UPLOAD: &str = "application/x-git-upload-pack-request";
 const RECEIVE: &str = "application/x-git-receive-pack-request";
 
@@ -199,6 +200,8 @@ fn the_hidden_and_the_absent_answer_alike_to_the_byte() {
             ("GET", "info/refs", ""),
             ("GET", "HEAD", ""),
             ("GET", "objects/info/packs", ""),
+            ("GET", "objects/aa/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", ""),
+            ("POST", "git-upload-archive", ARCHIVE),
             ("POST", "git-upload-pack", UPLOAD),
             ("POST", "git-receive-pack", RECEIVE),
             ("POST", "git-receive-pack", "text/plain"),
@@ -219,6 +222,30 @@ fn the_hidden_and_the_absent_answer_alike_to_the_byte() {
             );
         }
     }
+}
+
+#[test]
+fn archives_are_for_users_and_files_for_readers() {
+    let site = Site::start();
+    let reader = basic("reader", &site.token("reader", &[]));
+    let archive = |name: &str, authorization: &[(&str, &str)]| {
+        let headers = [&[("Content-Type", ARCHIVE)][..], authorization].concat();
+        let target = format!("/{name}/git-upload-archive");
+        site.server
+            .request("POST", &target, &headers, b"0013argument --list0000")
+            .status
+    };
+    assert_eq!(archive("owner/private", &[("Authorization", &reader)]), 200);
+    assert_eq!(archive("owner/private", &[]), 401);
+    assert_eq!(archive("owner/public", &[]), 403, "as in stock, where nobody is known");
+    let list = |name: &str, authorization: &[(&str, &str)]| {
+        site.server
+            .get("GET", &format!("/{name}/objects/info/packs"), authorization)
+            .status
+    };
+    assert_eq!(list("owner/private", &[("Authorization", &reader)]), 200);
+    assert_eq!(list("owner/private", &[]), 401);
+    assert_eq!(list("owner/public", &[]), 200);
 }
 
 #[test]

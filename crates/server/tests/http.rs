@@ -141,7 +141,7 @@ fn methods_types_and_services_are_checked() {
         assert_eq!(status("POST", "/a/b/git-upload-pack", kind).status, 415, "{kind}");
     }
     for target in [
-        "/a/b/info/refs",
+        "/a/b/info/refs?service=",
         "/a/b/info/refs?service=git-upload-archive",
         "/a/b/info/refs?service=x",
     ] {

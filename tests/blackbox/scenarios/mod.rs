@@ -4,6 +4,7 @@ mod concurrent;
 mod crash;
 mod damaged;
 mod fetch;
+mod files;
 mod http;
 mod large;
 mod libraries;
@@ -62,6 +63,7 @@ pub(crate) fn compared() -> Vec<Scenario> {
         damaged::scenarios(),
         strict::scenarios(),
         http::scenarios(),
+        files::scenarios(),
         concurrent::scenarios(),
         libraries::scenarios(),
     ];

@@ -58,6 +58,9 @@ pub struct Settings {
     pub fetches_max: usize,
     /// Largest fetch request (wants and haves), inflated.
     pub fetch_request_bytes_max: ByteSize,
+    /// How long after a pack was first seen its objects are still served one by one to dumb clients, in seconds: the list of
+    /// packs that such a client has taken may be that old.
+    pub dumb_packs_after_seconds: u64,
     /// Open connections; further ones wait to be accepted.
     pub connections_max: usize,
     /// How long requests in flight may take to end after SIGTERM or SIGINT, in seconds.
@@ -101,6 +104,7 @@ impl Default for Settings {
             push_memory_bytes_max: ByteSize::mib(128),
             fetches_max: 24,
             fetch_request_bytes_max: ByteSize::mib(10),
+            dumb_packs_after_seconds: 900,
             connections_max: 4096,
             drain_seconds_max: 30,
         }

@@ -4,8 +4,10 @@ use super::record::Record;
 use super::response_body::{Content, ResponseBody};
 use bytes::Bytes;
 use cuesta_engine::{EngineError, ErrorKind};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use std::sync::Arc;
 
 /// The response header that names a request.
@@ -23,6 +25,56 @@ pub struct Answer {
     content: Content,
     /// A header that goes with the status.
     extra: Option<(HeaderName, HeaderValue)>,
+    keep: Keep,
+    range: Option<RangeOf>,
+}
+
+/// Who may keep an answer.
+enum Keep {
+    Nobody,
+    /// What never changes: until that date, a year away.
+    Year {
+        expires: String,
+        shared: bool,
+    },
+}
+
+/// Which part of a file an answer is.
+pub enum RangeOf {
+    /// All of it; parts could be asked for.
+    Whole,
+    /// These bytes, the last one counted, of so many.
+    Part(u64, u64, u64),
+    /// What was asked for is beyond its end.
+    Beyond(u64),
+}
+
+impl Keep {
+    fn write(&self, headers: &mut HeaderMap) {
+        let (control, expires) = match self {
+            Self::Nobody => {
+                headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+                let never = Ok(HeaderValue::from_static("Fri, 01 Jan 1980 00:00:00 GMT"));
+                ("no-cache, max-age=0, must-revalidate", never)
+            }
+            Self::Year { expires, shared: true } => ("public, max-age=31536000", HeaderValue::try_from(expires)),
+            Self::Year { expires, shared: false } => ("private, max-age=31536000", HeaderValue::try_from(expires)),
+        };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
+        if let Ok(expires) = expires {
+            headers.insert(EXPIRES, expires);
+        }
+    }
+}
+
+impl RangeOf {
+    fn header(&self) -> Option<String> {
+        match self {
+            Self::Whole => None,
+            Self::Part(first, last, len) => Some(format!("bytes {first}-{last}/{len}")),
+            Self::Beyond(len) => Some(format!("bytes */{len}")),
+        }
+    }
 }
 
 impl Answer {
@@ -33,6 +85,8 @@ impl Answer {
             content_type,
             content,
             extra: None,
+            keep: Keep::Nobody,
+            range: None,
         }
     }
 
@@ -49,6 +103,32 @@ impl Answer {
             content_type: "text/plain; charset=utf-8",
             content: Content::Whole(text),
             extra: None,
+            keep: Keep::Nobody,
+            range: None,
+        }
+    }
+
+    /// Lets caches keep it for a year: it will never be anything else. `shared` ones too, if anyone may have it.
+    pub fn kept(self, now_ms: i64, shared: bool) -> Self {
+        const YEAR_SECONDS: i64 = 31_536_000;
+        let expires = cuesta_git::calendar::Utc::of(now_ms / 1_000 + YEAR_SECONDS).to_string();
+        Self {
+            keep: Keep::Year { expires, shared },
+            ..self
+        }
+    }
+
+    /// Says which part of a file it is.
+    pub fn of_range(self, range: RangeOf) -> Self {
+        let status = match range {
+            RangeOf::Whole => self.status,
+            RangeOf::Part(..) => StatusCode::PARTIAL_CONTENT,
+            RangeOf::Beyond(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+        };
+        Self {
+            status,
+            range: Some(range),
+            ..self
         }
     }
 
@@ -128,12 +208,13 @@ impl Answer {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        headers.insert(
-            CACHE_CONTROL,
-            HeaderValue::from_static("no-cache, max-age=0, must-revalidate"),
-        );
-        headers.insert(EXPIRES, HeaderValue::from_static("Fri, 01 Jan 1980 00:00:00 GMT"));
-        headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+        self.keep.write(headers);
+        if let Some(range) = &self.range {
+            headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+            if let Some(Ok(value)) = range.header().map(HeaderValue::try_from) {
+                headers.insert(CONTENT_RANGE, value);
+            }
+        }
         if let Ok(id) = id {
             headers.insert(REQUEST_ID, id);
         }

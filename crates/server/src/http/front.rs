@@ -10,7 +10,7 @@ use super::route::Route;
 use crate::access::{Identity, Want};
 use crate::metrics::Endpoint;
 use crate::node::Node;
-use crate::service::{advertise, fetch, push};
+use crate::service::{advertise, archive, dumb, fetch, push};
 use cuesta_engine::{EngineError, Repository, RepositoryName};
 use cuesta_format::RepositoryRecord;
 use cuesta_protocol::{Service, Version};
@@ -91,14 +91,30 @@ async fn dispatch(node: Arc<Node>, connection: Connection, request: Request<Inco
                 Err(refusal) => *refusal,
             }
         }
+        Route::Archive { repository } => {
+            record.is_for(Endpoint::UploadArchive, Some(&repository));
+            if let Some(refusal) = check_post(&parts, archive::REQUEST_TYPE) {
+                return refusal;
+            }
+            match call(node, &peer, repository, Service::UploadPack, &parts, record).await {
+                Ok(call) => match request_body(&parts, body, record) {
+                    Ok(body) => archive::answer(call, body).await,
+                    Err(error) => body_error(&error, record),
+                },
+                Err(refusal) => *refusal,
+            }
+        }
         _ if !reads => Answer::wrong_method(parts.version, "GET, HEAD"),
+        Route::File { repository, file } => {
+            record.is_for(Endpoint::File, Some(&repository));
+            match call(node, &peer, repository, Service::UploadPack, &parts, record).await {
+                Ok(call) => dumb::answer(call, file, &parts.headers).await,
+                Err(refusal) => *refusal,
+            }
+        }
         Route::InfoRefs { repository, service } => {
-            // Without a service it is the dumb protocol, which is not served (PROTOCOL: never with 200).
             let Some(service) = service else {
-                return Answer::error(
-                    StatusCode::FORBIDDEN,
-                    "unsupported service: only smart HTTP is served here",
-                );
+                return Answer::error(StatusCode::FORBIDDEN, "unsupported service");
             };
             record.is_for(Endpoint::of(service, false), Some(&repository));
             match call(node, &peer, repository, service, &parts, record).await {
@@ -154,10 +170,13 @@ async fn call(
 
 /// Method and content type of a POST. A form of a browser can send neither of the types.
 fn check_rpc(parts: &Parts, service: Service) -> Option<Answer> {
+    check_post(parts, request_type(service))
+}
+
+fn check_post(parts: &Parts, expected: &str) -> Option<Answer> {
     if parts.method != Method::POST {
         return Some(Answer::wrong_method(parts.version, "POST"));
     }
-    let expected = request_type(service);
     let given = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
     (given != Some(expected.as_bytes())).then(|| {
         Answer::error(
@@ -175,15 +194,18 @@ fn request_type(service: Service) -> &'static str {
 }
 
 async fn rpc(call: Call, service: Service, parts: &Parts, body: Incoming) -> Answer {
-    let record = call.record.clone();
-    let body = match RequestBody::new(body, &parts.headers, record.received.clone()) {
+    let body = match request_body(parts, body, &call.record) {
         Ok(body) => body,
-        Err(error) => return body_error(&error, &record),
+        Err(error) => return body_error(&error, &call.record),
     };
     match service {
         Service::UploadPack => fetch::answer(call, body).await,
         Service::ReceivePack => push::answer(call, body).await,
     }
+}
+
+fn request_body(parts: &Parts, body: Incoming, record: &Record) -> Result<RequestBody, BodyError> {
+    RequestBody::new(body, &parts.headers, record.received.clone())
 }
 
 /// The answer to a request whose body could not be read.

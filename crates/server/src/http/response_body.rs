@@ -125,6 +125,8 @@ pub enum Content {
     Lines(RefLines),
     /// Pieces as they become ready.
     Stream(BoxStream<'static, Result<Piece, Cut>>),
+    /// Pieces that are so many bytes together.
+    Sized(BoxStream<'static, Result<Piece, Cut>>, u64),
 }
 
 /// A response's body. When it has been sent, or dropped because the client went away, its [`Record`] is closed.
@@ -155,7 +157,7 @@ impl Body for ResponseBody {
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Piece::from(std::mem::take(bytes))))),
             Content::Lines(lines) if lines.is_empty() => Poll::Ready(None),
             Content::Lines(lines) => Poll::Ready(Some(Ok(Piece::from(std::mem::take(lines))))),
-            Content::Stream(stream) => Pin::new(stream).poll_next(cx),
+            Content::Stream(stream) | Content::Sized(stream, _) => Pin::new(stream).poll_next(cx),
         };
         match &next {
             Poll::Ready(Some(Ok(piece))) => self.record.sent(piece.remaining()),
@@ -170,7 +172,7 @@ impl Body for ResponseBody {
         match &self.content {
             Content::Whole(bytes) => bytes.is_empty(),
             Content::Lines(lines) => lines.is_empty(),
-            Content::Stream(_) => false,
+            Content::Stream(_) | Content::Sized(..) => false,
         }
     }
 
@@ -179,6 +181,8 @@ impl Body for ResponseBody {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Lines(lines) => SizeHint::with_exact(lines.len()),
             Content::Stream(_) => SizeHint::default(),
+            // Of the whole: the hint is asked for once, before the first piece.
+            Content::Sized(_, len) => SizeHint::with_exact(*len),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! From a request line to what is asked: exactly one canonical repository, or nothing.
 
 use cuesta_engine::RepositoryName;
+use cuesta_git::{ObjectFormat, ObjectId};
 use cuesta_protocol::Service;
 
 /// Longest path and query that is looked at, in bytes.
 const TARGET_LEN_MAX: usize = 2048;
+/// Segments of the longest path: owner, name and three of a file in `objects`.
+const SEGMENTS_MAX: usize = 5;
 
 /// What a path and query ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +26,75 @@ pub enum Route {
         /// Which service.
         service: Service,
     },
+    /// `POST /<repository>/git-upload-archive`.
+    Archive {
+        /// The repository that serves.
+        repository: RepositoryName,
+    },
+    /// `GET` of a file that stock repositories have: the dumb protocol.
+    File {
+        /// Whose file.
+        repository: RepositoryName,
+        /// Which.
+        file: DumbFile,
+    },
     /// `GET /healthz`: the process answers.
     Health,
     /// `GET /readyz`: the node takes requests.
     Ready,
     /// `GET /metrics`: Prometheus text.
     Metrics,
+}
+
+/// The files of a repository that dumb clients ask for (gitprotocol-http, `Dumb Clients`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumbFile {
+    /// `HEAD`.
+    Head,
+    /// `info/refs`, with no service named.
+    Refs,
+    /// `objects/info/packs`.
+    Packs,
+    /// `objects/info/alternates` and `http-alternates`, which no repository has.
+    Alternates,
+    /// `objects/xx/…`.
+    Loose(ObjectId),
+    /// `objects/pack/pack-….pack`.
+    Pack(ObjectId),
+    /// `objects/pack/pack-….idx`.
+    Index(ObjectId),
+}
+
+impl DumbFile {
+    /// The file at a path below the repository.
+    fn of(path: &[&str]) -> Option<Self> {
+        match path {
+            ["HEAD"] => Some(Self::Head),
+            ["objects", "info", "packs"] => Some(Self::Packs),
+            ["objects", "info", "alternates" | "http-alternates"] => Some(Self::Alternates),
+            ["objects", "pack", name] => {
+                let (name, kind) = name.strip_prefix("pack-")?.split_once('.')?;
+                let name = object_id(name)?;
+                match kind {
+                    "pack" => Some(Self::Pack(name)),
+                    "idx" => Some(Self::Index(name)),
+                    _ => None,
+                }
+            }
+            ["objects", fan, rest] if fan.len() == 2 => object_id(&format!("{fan}{rest}")).map(Self::Loose),
+            _ => None,
+        }
+    }
+}
+
+/// An id of either format, in lower-case digits only.
+fn object_id(hex: &str) -> Option<ObjectId> {
+    let lower = hex.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let formats = [ObjectFormat::Sha1, ObjectFormat::Sha256];
+    let format = formats
+        .into_iter()
+        .find(|format| format.hex_width() == hex.len() && lower)?;
+    ObjectId::from_hex(format, hex.as_bytes()).ok()
 }
 
 impl Route {
@@ -47,30 +113,59 @@ impl Route {
             _ => {}
         }
         let path = path.strip_prefix('/')?;
-        let path = path.strip_suffix('/').unwrap_or(path);
-        let mut segments = path.split('/').map(decode_segment);
-        let mut next = || segments.next().flatten();
-        let (owner, name, verb) = (next()?, next()?, next()?);
-        let rest = (segments.next(), segments.next());
+        let (path, is_bare) = match path.strip_suffix('/') {
+            Some(path) => (path, false),
+            None => (path, true),
+        };
+        let segments: Vec<String> = path
+            .split('/')
+            .take(SEGMENTS_MAX + 1)
+            .map(decode_segment)
+            .collect::<Option<_>>()?;
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let [owner, name, rest @ ..] = segments.as_slice() else {
+            return None;
+        };
         let repository = RepositoryName::parse(&format!("{owner}/{name}")).ok()?;
-        match (verb.as_str(), rest) {
-            ("info", (Some(Some(last)), None)) if last == "refs" => Some(Self::InfoRefs {
+        match (rest, query.map(service_of)) {
+            (["info", "refs"], Some(Named::Nothing) | None) => Some(Self::File {
                 repository,
-                service: service_of(query.unwrap_or_default()),
+                file: DumbFile::Refs,
             }),
-            (verb, (None, None)) => {
+            (["info", "refs"], Some(Named::Service(service))) => Some(Self::InfoRefs {
+                repository,
+                service: Some(service),
+            }),
+            (["info", "refs"], Some(Named::Other)) => Some(Self::InfoRefs {
+                repository,
+                service: None,
+            }),
+            (["git-upload-archive"], _) => Some(Self::Archive { repository }),
+            ([verb], _) if Service::from_name(verb.as_bytes()).is_some() => {
                 Service::from_name(verb.as_bytes()).map(|service| Self::Rpc { repository, service })
             }
+            (path, _) if is_bare => DumbFile::of(path).map(|file| Self::File { repository, file }),
             _ => None,
         }
     }
 }
 
+/// What a query says of a service.
+enum Named {
+    Nothing,
+    Service(Service),
+    /// One that is not known, or more than one.
+    Other,
+}
+
 /// The one `service=` of a query; two of them could be read as different ones by whoever checks and whoever serves.
-fn service_of(query: &str) -> Option<Service> {
+fn service_of(query: &str) -> Named {
     let mut named = query.split('&').filter_map(|pair| pair.strip_prefix("service="));
-    let service = Service::from_name(named.next()?.as_bytes());
-    if named.next().is_some() { None } else { service }
+    match (named.next(), named.next()) {
+        (None, _) => Named::Nothing,
+        (Some(name), None) => Service::from_name(name.as_bytes()).map_or(Named::Other, Named::Service),
+        (Some(_), Some(_)) => Named::Other,
+    }
 }
 
 /// Decodes `%XX` once. `None` for bad escapes and for what no segment may be or hold.
@@ -112,6 +207,52 @@ mod tests {
             repository: RepositoryName::parse(name).unwrap(),
             service,
         })
+    }
+
+    fn file(name: &str, file: DumbFile) -> Option<Route> {
+        Some(Route::File {
+            repository: RepositoryName::parse(name).unwrap(),
+            file,
+        })
+    }
+
+    #[test]
+    fn files_of_dumb_clients() {
+        let oid = |digit: &str, width| object_id(&digit.repeat(width)).unwrap();
+        let table = [
+            ("HEAD".to_owned(), DumbFile::Head),
+            ("info/refs".to_owned(), DumbFile::Refs),
+            ("objects/info/packs".to_owned(), DumbFile::Packs),
+            ("objects/info/alternates".to_owned(), DumbFile::Alternates),
+            ("objects/info/http-alternates".to_owned(), DumbFile::Alternates),
+            (format!("objects/aa/{}", "a".repeat(38)), DumbFile::Loose(oid("a", 40))),
+            (format!("objects/aa/{}", "a".repeat(62)), DumbFile::Loose(oid("a", 64))),
+            (
+                format!("objects/pack/pack-{}.pack", "1".repeat(40)),
+                DumbFile::Pack(oid("1", 40)),
+            ),
+            (
+                format!("objects/pack/pack-{}.idx", "1".repeat(64)),
+                DumbFile::Index(oid("1", 64)),
+            ),
+        ];
+        for (path, expected) in table {
+            for name in ["a/b", "a/b.git"] {
+                assert_eq!(
+                    Route::of(&format!("/{name}/{path}"), None),
+                    file("a/b", expected),
+                    "{path}"
+                );
+            }
+        }
+        let upper = format!("/a/b/objects/AA/{}", "a".repeat(38));
+        let long = format!("/a/b/objects/aa/{}", "a".repeat(39));
+        let fan = format!("/a/b/objects/aaa/{}", "a".repeat(37));
+        let kind = format!("/a/b/objects/pack/pack-{}.rev", "1".repeat(40));
+        let name = format!("/a/b/objects/pack/{}.pack", "1".repeat(40));
+        for path in [upper, long, fan, kind, name] {
+            assert_eq!(Route::of(&path, None), None, "{path}");
+        }
     }
 
     #[test]
@@ -156,12 +297,17 @@ mod tests {
             "/a/b/c/info/refs",
             "/b/info/refs",
             "/a/b/info",
-            "/a/b/HEAD",
-            "/a/b/objects/info/packs",
+            "/a/b/HEAD/",
+            "/a/b/head",
+            "/a/b/objects/info/packs/",
+            "/a/b/objects/../config",
+            "/a/b/config",
+            "/a/b/objects/aa/../../config",
+            "/a/b/objects/info/packs/x",
             "/healthz/",
             "/metrics/x",
             "/a/b/git-upload-pack/x",
-            "/a/b/git-upload-archive",
+            "/a/b/git-upload-archive/x",
             "/a/b\\/info/refs",
             "/a/%ff/info/refs",
         ];
@@ -185,13 +331,28 @@ mod tests {
     #[test]
     fn a_service_is_named_once_and_exactly() {
         for query in [
+            "service=git-upload-archive",
+            "service=git%2dupload-pack",
+            "service=",
+            "x&service=HEAD",
+        ] {
+            assert_eq!(
+                Route::of("/a/b/info/refs", Some(query)),
+                info_refs("a/b", None),
+                "{query:?}"
+            );
+        }
+        for query in [
             None,
             Some(""),
-            Some("service=git-upload-archive"),
-            Some("service=git%2dupload-pack"),
             Some("Service=git-upload-pack"),
+            Some("xservice=git-upload-pack"),
         ] {
-            assert_eq!(Route::of("/a/b/info/refs", query), info_refs("a/b", None), "{query:?}");
+            assert_eq!(
+                Route::of("/a/b/info/refs", query),
+                file("a/b", DumbFile::Refs),
+                "{query:?}"
+            );
         }
         let twice = Some("service=git-upload-pack&service=git-receive-pack");
         assert_eq!(Route::of("/a/b/info/refs", twice), info_refs("a/b", None));
@@ -224,15 +385,21 @@ mod tests {
         #[test]
         fn encoded_spellings_lead_to_one_name(name in "[a-zA-Z0-9][a-zA-Z0-9_-]{0,8}/[a-zA-Z0-9][a-zA-Z0-9_-]{0,8}", git: bool, slash: bool, mask: u64) {
             let path = format!("/{name}{}/info/refs{}", if git { ".git" } else { "" }, if slash { "/" } else { "" });
-            prop_assert_eq!(Route::of(&spell(&path, mask), None), info_refs(&name, None));
+            prop_assert_eq!(Route::of(&spell(&path, mask), None), file(&name, DumbFile::Refs));
         }
 
         /// Whatever comes, a name that is taken is canonical: it leads to itself again.
         #[test]
-        fn any_path_leads_to_a_canonical_name_or_nowhere(path in "/[a-zA-Z0-9./%\\\\~_-]{0,24}(/info/refs|/git-upload-pack)/?") {
-            if let Some(Route::InfoRefs { repository, .. } | Route::Rpc { repository, .. }) = Route::of(&path, None) {
+        fn any_path_leads_to_a_canonical_name_or_nowhere(path in "/[a-zA-Z0-9./%\\\\~_-]{0,24}(/info/refs|/git-upload-pack|/git-upload-archive|/HEAD|/objects/info/packs)/?") {
+            if let Some(
+                Route::InfoRefs { repository, .. }
+                | Route::Rpc { repository, .. }
+                | Route::Archive { repository }
+                | Route::File { repository, .. },
+            ) = Route::of(&path, None)
+            {
                 let again = Route::of(&format!("/{repository}/info/refs"), None);
-                prop_assert_eq!(again, info_refs(repository.as_str(), None));
+                prop_assert_eq!(again, file(repository.as_str(), DumbFile::Refs));
                 let decoded = percent_decode(&path).unwrap();
                 prop_assert!(decoded.starts_with(&format!("/{repository}")), "{} as {}", path, repository);
             }

@@ -4,6 +4,7 @@ use cuesta_engine::upload::WantPolicy;
 use cuesta_git::HiddenRefs;
 use cuesta_ledger::State;
 use cuesta_protocol::Service;
+use cuesta_protocol::archive::ArchiveName;
 use cuesta_protocol::filter::FilterPolicy;
 use cuesta_protocol::options::{self, ReceiveOptions, Unborn, UploadOptions};
 use std::collections::BTreeMap;
@@ -27,6 +28,48 @@ impl<'a> RepositoryOptions<'a> {
             Service::ReceivePack => "http.receivepack",
         };
         self.flag(name, true)
+    }
+
+    /// Whether files are served to dumb clients (`http.getanyfile`).
+    pub fn serves_files(&self) -> bool {
+        self.flag("http.getanyfile", true)
+    }
+
+    /// Whether archives are made over HTTP (`http.uploadarchive`): if nothing is said, as in git, for known users only.
+    pub fn serves_archives(&self, authenticated: bool) -> bool {
+        self.flag("http.uploadarchive", authenticated)
+    }
+
+    /// Whether an archive may be asked for by an id that no ref names (`uploadarchive.allowUnreachable`).
+    pub fn archives_unreachable(&self) -> bool {
+        self.flag("uploadarchive.allowunreachable", false)
+    }
+
+    /// The formats of archives (`tar.tgz.remote`, `tar.tar.gz.remote`).
+    pub fn archive_formats(&self) -> Vec<ArchiveName> {
+        let allowed = |name: &ArchiveName| match name {
+            ArchiveName::Tgz => self.flag("tar.tgz.remote", true),
+            ArchiveName::TarGz => self.flag("tar.tar.gz.remote", true),
+            ArchiveName::Tar | ArchiveName::Zip => true,
+        };
+        ArchiveName::ALL.into_iter().filter(allowed).collect()
+    }
+
+    /// Mode bits that files of a tar do not get (`tar.umask`; `user` would be the server's own and means the usual one).
+    pub fn tar_umask(&self) -> u32 {
+        const GIT: u32 = 0o002;
+        const USUAL: u32 = 0o022;
+        match self.text("tar.umask") {
+            None => GIT,
+            Some("user") => USUAL,
+            Some(text) => {
+                let parsed = match text.strip_prefix('0') {
+                    Some(octal) if !octal.is_empty() => u32::from_str_radix(octal, 8),
+                    _ => text.parse(),
+                };
+                parsed.unwrap_or(GIT) & 0o777
+            }
+        }
     }
 
     /// What upload-pack offers.

@@ -32,6 +32,18 @@ pub fn unborn_head(state: &State) -> Option<&RefName> {
 /// The value of the one ref that a name, full or short, stands for (gitrevisions, `<refname>`); `None` if it stands for
 /// none or for several.
 pub fn expand(state: &State, hidden: &HiddenRefs, name: &[u8]) -> Option<ObjectId> {
+    let mut values = candidates(state, hidden, name);
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+/// The value of the first ref that a name stands for.
+pub fn first(state: &State, hidden: &HiddenRefs, name: &[u8]) -> Option<ObjectId> {
+    let name = if name == b"@" { HEAD } else { name };
+    candidates(state, hidden, name).next()
+}
+
+fn candidates<'a>(state: &'a State, hidden: &'a HiddenRefs, name: &'a [u8]) -> impl Iterator<Item = ObjectId> + 'a {
     const RULES: [(&[u8], &[u8]); 6] = [
         (b"", b""),
         (b"refs/", b""),
@@ -40,14 +52,14 @@ pub fn expand(state: &State, hidden: &HiddenRefs, name: &[u8]) -> Option<ObjectI
         (b"refs/remotes/", b""),
         (b"refs/remotes/", b"/HEAD"),
     ];
-    let full = RULES.iter().map(|(before, after)| [*before, name, *after].concat());
+    let full = RULES
+        .into_iter()
+        .map(move |(before, after)| [before, name, after].concat());
     let full = full.filter_map(|name| RefName::new(&name).ok());
-    let mut values = full.filter_map(|name| {
+    full.filter_map(move |name| {
         let (end, target) = state.resolve(&name)?;
         (!hidden.hides(&name) && !hidden.hides(end)).then_some(target.oid)
-    });
-    let value = values.next()?;
-    values.next().is_none().then_some(value)
+    })
 }
 
 const HEAD: &[u8] = b"HEAD";

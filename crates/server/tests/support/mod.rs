@@ -78,8 +78,13 @@ impl Server {
 
     /// Starts again over the same data.
     pub fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// Starts again over the same data, with more flags.
+    pub fn restart_with(&mut self, flags: &[&str]) {
         self.kill();
-        (self.child, self.address) = launch(&self.data, &[]);
+        (self.child, self.address) = launch(&self.data, flags);
     }
 
     /// Runs a `cuesta` command over the same data; must succeed. Gives back what it printed.

@@ -1,0 +1,306 @@
+//! The dumb protocol: a repository read file by file, as if it were a stock one on a web server (`http.getanyfile`).
+//!
+//! Layers that are whole packs are listed and served as such; any other object can be had as a loose one. An object of a
+//! listed pack is not served loose, or no client would ever take the pack, except while the pack is new here: a client
+//! may have taken the list of packs before. Where refs are hidden there are no packs, for they may hold what only hidden
+//! refs reach, and a loose object is served only if a shown ref reaches it.
+
+use super::repository_options::RepositoryOptions;
+use super::shown_refs;
+use crate::access::Identity;
+use crate::http::answer::{Answer, RangeOf};
+use crate::http::front::Call;
+use crate::http::range::{self, Asked};
+use crate::http::record::Record;
+use crate::http::response_body::{Content, Cut, Piece};
+use crate::http::route::DumbFile;
+use cuesta_engine::dumb::{FileStream, PackFile};
+use cuesta_engine::upload::{Reach, WantPolicy, refused_want};
+use cuesta_engine::{EngineError, View};
+use cuesta_format::{LayerId, LogId};
+use cuesta_git::{HiddenRefs, ObjectId};
+use cuesta_ledger::State;
+use cuesta_protocol::Service;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const PACK_TYPE: &str = "application/x-git-packed-objects";
+const INDEX_TYPE: &str = "application/x-git-packed-objects-toc";
+const LOOSE_TYPE: &str = "application/x-git-loose-object";
+const TEXT: &str = "text/plain";
+/// Packs whose first sight is remembered; one that is forgotten is new again.
+const PACKS_REMEMBERED_MAX: usize = 16_384;
+/// Repositories with hidden refs whose reach is remembered.
+const REACHES_REMEMBERED_MAX: usize = 4;
+
+/// What is remembered from one request of a dumb client to the next.
+pub struct DumbMemory {
+    /// When each pack was first seen here, in milliseconds since 1970.
+    seen_ms: Cache<LayerId, i64>,
+    reaches: Mutex<VecDeque<(LogId, u64, Arc<Reach>)>>,
+}
+
+impl Default for DumbMemory {
+    fn default() -> Self {
+        Self {
+            seen_ms: Cache::new(PACKS_REMEMBERED_MAX),
+            reaches: Mutex::default(),
+        }
+    }
+}
+
+impl DumbMemory {
+    /// Whether a pack was seen that long ago; from now on it has been.
+    fn is_older(&self, layer: LayerId, now_ms: i64, age_ms: i64) -> bool {
+        match self.seen_ms.get(&layer) {
+            Some(seen) => now_ms.saturating_sub(seen) >= age_ms,
+            None => {
+                self.seen_ms.insert(layer, now_ms);
+                age_ms == 0
+            }
+        }
+    }
+
+    fn reach(&self, log: LogId, number: u64) -> Option<Arc<Reach>> {
+        let reaches = self.reaches.lock();
+        let known = reaches.iter().find(|(of, at, _)| (*of, *at) == (log, number));
+        known.map(|(_, _, reach)| Arc::clone(reach))
+    }
+
+    fn remember(&self, log: LogId, number: u64, reach: &Arc<Reach>) {
+        let mut reaches = self.reaches.lock();
+        reaches.retain(|(of, ..)| *of != log);
+        reaches.truncate(REACHES_REMEMBERED_MAX - 1);
+        reaches.push_front((log, number, Arc::clone(reach)));
+    }
+}
+
+/// Answers a request for a file.
+pub async fn answer(call: Call, file: DumbFile, headers: &HeaderMap) -> Answer {
+    let record = call.record.clone();
+    match Reader::open(call).await {
+        Ok(Some(reader)) => match reader.file(file, headers).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Answer::error(StatusCode::NOT_FOUND, "no such file"),
+            Err(error) => Answer::engine_error(&error, &record),
+        },
+        Ok(None) => Answer::not_found(),
+        Err(error) => Answer::engine_error(&error, &record),
+    }
+}
+
+/// One request, and the view that it is answered from.
+struct Reader {
+    call: Call,
+    log: LogId,
+    view: View,
+    hidden: HiddenRefs,
+    hides_some: bool,
+}
+
+impl Reader {
+    async fn open(call: Call) -> Result<Option<Self>, EngineError> {
+        let Some(repository) = call.repository().await? else {
+            return Ok(None);
+        };
+        let view = repository.view().await?;
+        call.node.unflushed.note(&repository);
+        let hidden = RepositoryOptions::of(view.state()).hidden(Service::UploadPack);
+        let hides_some = !hidden.is_empty() && view.state().refs().keys().any(|name| hidden.hides(name));
+        let log = repository.id();
+        Ok(Some(Self {
+            call,
+            log,
+            view,
+            hidden,
+            hides_some,
+        }))
+    }
+
+    /// `None` if there is no such file.
+    async fn file(&self, file: DumbFile, headers: &HeaderMap) -> Result<Option<Answer>, EngineError> {
+        if !RepositoryOptions::of(self.view.state()).serves_files() {
+            return Ok(Some(Answer::error(
+                StatusCode::FORBIDDEN,
+                "Unsupported service: getanyfile",
+            )));
+        }
+        match file {
+            DumbFile::Head => Ok(Some(Answer::whole(TEXT, self.head()))),
+            DumbFile::Refs => Ok(Some(Answer::whole(TEXT, refs(self.view.state(), &self.hidden)))),
+            DumbFile::Packs => self.packs_list().await.map(Some),
+            DumbFile::Alternates => Ok(None),
+            DumbFile::Loose(oid) => self.loose(oid).await,
+            DumbFile::Pack(name) => Ok(self.pack(name).await?.map(|pack| {
+                let (len, shared) = (pack.pack_len(), self.is_for_all());
+                self.sized(PACK_TYPE, len, headers, |range| pack.pack(range))
+                    .kept(self.now_ms(), shared)
+            })),
+            DumbFile::Index(name) => {
+                let Some(pack) = self.pack(name).await? else {
+                    return Ok(None);
+                };
+                let (len, index) = pack.index(&self.view).await?;
+                let answer = self.sized(INDEX_TYPE, len, headers, |range| range::cut(index, range));
+                Ok(Some(answer.kept(self.now_ms(), self.is_for_all())))
+            }
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.call.node.clock.now_ms()
+    }
+
+    /// Whether a cache may give what is served to anyone who asks: it was asked for by nobody in particular.
+    fn is_for_all(&self) -> bool {
+        !self.hides_some && !matches!(self.call.identity, Identity::User { .. })
+    }
+
+    /// What `HEAD` names, if that exists and is shown.
+    fn head(&self) -> Vec<u8> {
+        let head = shown_refs::head(self.view.state(), &self.hidden);
+        let line = head.map(|head| match head.symref_target {
+            Some(target) => [b"ref: ", target, b"\n"].concat(),
+            None => format!("{}\n", head.oid).into_bytes(),
+        });
+        line.unwrap_or_default()
+    }
+
+    async fn packs(&self) -> Result<Vec<PackFile>, EngineError> {
+        if self.hides_some {
+            Ok(Vec::new())
+        } else {
+            self.view.pack_files().await
+        }
+    }
+
+    async fn packs_list(&self) -> Result<Answer, EngineError> {
+        let mut list = String::new();
+        // The newest first, as git has it.
+        for pack in self.packs().await?.iter().rev() {
+            list += &format!("P pack-{}.pack\n", pack.name);
+        }
+        list.push('\n');
+        Ok(Answer::whole("text/plain; charset=utf-8", list))
+    }
+
+    async fn pack(&self, name: ObjectId) -> Result<Option<PackFile>, EngineError> {
+        Ok(self.packs().await?.into_iter().find(|pack| pack.name == name))
+    }
+
+    async fn loose(&self, oid: ObjectId) -> Result<Option<Answer>, EngineError> {
+        if oid.format() != self.view.object_format() || !self.is_readable(oid).await? || self.is_in_a_pack(&oid).await?
+        {
+            return Ok(None);
+        }
+        let Some(object) = self.view.loose_object(&oid).await? else {
+            return Ok(None);
+        };
+        let content = Content::Stream(pieces(object, self.call.record.clone()));
+        Ok(Some(
+            Answer::ok(LOOSE_TYPE, content).kept(self.now_ms(), self.is_for_all()),
+        ))
+    }
+
+    async fn is_readable(&self, oid: ObjectId) -> Result<bool, EngineError> {
+        if !self.hides_some {
+            let refused = refused_want(&self.view, &[oid], WantPolicy::Any, |_| true).await?;
+            return Ok(refused.is_none());
+        }
+        let reach = self.reach().await?;
+        self.call.node.workers.run(move || reach.reaches(&oid)).await
+    }
+
+    async fn reach(&self) -> Result<Arc<Reach>, EngineError> {
+        let (memory, number) = (&self.call.node.dumb, self.view.state().number());
+        if let Some(reach) = memory.reach(self.log, number) {
+            return Ok(reach);
+        }
+        let reach = Arc::new(Reach::of_refs(&self.view, |name| !self.hidden.hides(name)).await?);
+        memory.remember(self.log, number, &reach);
+        Ok(reach)
+    }
+
+    /// Whether a client that has no use for loose objects will find it in a pack, however old its list of packs.
+    async fn is_in_a_pack(&self, oid: &ObjectId) -> Result<bool, EngineError> {
+        let node = &self.call.node;
+        let age_ms = i64::try_from(node.settings.dumb_packs_after_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        for pack in self.packs().await? {
+            let old = node.dumb.is_older(pack.layer.id(), self.now_ms(), age_ms);
+            if old && pack.layer.find(oid).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A file of known length, or the part of it that is asked for.
+    fn sized(
+        &self,
+        content_type: &'static str,
+        len: u64,
+        headers: &HeaderMap,
+        read: impl FnOnce(std::ops::Range<u64>) -> FileStream,
+    ) -> Answer {
+        let (range, of) = match range::asked(headers, len) {
+            Asked::Whole => (0..len, RangeOf::Whole),
+            Asked::Part(range) => (
+                range.clone(),
+                RangeOf::Part(range.start, range.end.saturating_sub(1), len),
+            ),
+            Asked::Beyond => {
+                let answer = Answer::error(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable");
+                return answer.of_range(RangeOf::Beyond(len));
+            }
+        };
+        let part_len = range.end - range.start;
+        let content = pieces(read(range), self.call.record.clone());
+        Answer::ok(content_type, Content::Sized(content, part_len)).of_range(of)
+    }
+}
+
+fn pieces(file: FileStream, record: Arc<Record>) -> BoxStream<'static, Result<Piece, Cut>> {
+    let cut = move |error: EngineError| Cut(Answer::engine_text(&error, &record));
+    file.try_filter(|piece| std::future::ready(!piece.is_empty()))
+        .map_ok(Piece::from)
+        .map_err(cut)
+        .boxed()
+}
+
+/// All shown refs but `HEAD`, a line each, peeled ones after their tags.
+fn refs(state: &State, hidden: &HiddenRefs) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 * state.refs().len());
+    let mut line = |oid: &ObjectId, name: &[u8], end: &[u8]| {
+        oid.push_hex(&mut out);
+        out.push(b'\t');
+        out.extend_from_slice(name);
+        out.extend_from_slice(end);
+    };
+    for shown in shown_refs::named(state, hidden, b"") {
+        line(&shown.oid, shown.name, b"\n");
+        if let Some(peeled) = &shown.peeled {
+            line(peeled, shown.name, b"^{}\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_is_new_until_its_time_has_passed() {
+        let memory = DumbMemory::default();
+        assert!(!memory.is_older(LayerId(1), 1_000, 500));
+        assert!(!memory.is_older(LayerId(1), 1_499, 500));
+        assert!(memory.is_older(LayerId(1), 1_500, 500));
+        assert!(!memory.is_older(LayerId(2), 1_500, 500));
+        assert!(memory.is_older(LayerId(3), 1_500, 0));
+    }
+}
