@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use cuesta_server::http::route::Route;
+use cuesta_server::http::route::{DumbFile, Route};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -11,15 +11,16 @@ fuzz_target!(|data: &[u8]| {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    let (repository, again) = match Route::of(path, query) {
-        Some(Route::InfoRefs { repository, .. }) => (repository, "info/refs".to_owned()),
-        Some(Route::Rpc { repository, service }) => (repository, service.name().to_owned()),
+    let repository = match Route::of(path, query) {
+        Some(
+            Route::InfoRefs { repository, .. }
+            | Route::Rpc { repository, .. }
+            | Route::Archive { repository }
+            | Route::File { repository, .. },
+        ) => repository,
         _ => return,
     };
-    match Route::of(&format!("/{repository}/{again}"), None) {
-        Some(Route::InfoRefs { repository: name, .. } | Route::Rpc { repository: name, .. }) => {
-            assert_eq!(name, repository);
-        }
-        other => panic!("'{repository}' leads to {other:?}"),
-    }
+    let again = Route::of(&format!("/{repository}/HEAD"), None);
+    let file = DumbFile::Head;
+    assert_eq!(again, Some(Route::File { repository, file }));
 });
