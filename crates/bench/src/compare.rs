@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CUESTA: &str = "cuesta";
+/// Where stock git keeps the repository.
+const STOCK_NAME: &str = "bench.git";
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct Options {
     pub serve_arguments: Vec<String>,
     /// Runs of each cheap operation; dear ones take a third of them.
     pub runs: usize,
+    /// Whether stock git may repack with bitmaps and a commit-graph after the push, as a well-kept host does at night.
+    pub repack: bool,
     /// How far behind the fetching clients are, in commits of the first-parent line.
     pub behind: Vec<u32>,
     /// Where servers and clients keep their files.
@@ -65,12 +69,25 @@ pub fn run(options: &Options) -> Result<()> {
     measure(&servers, "ls-remote", options.runs, 10, |url, _| {
         git(&["ls-remote", "--quiet", url])
     })?;
-    measure(&servers, "clone --mirror", dear, 1, |url, run| {
-        clone(options, url, "--mirror", run)
-    })?;
-    measure(&servers, "clone --bare", dear, 1, |url, run| {
-        clone(options, url, "--bare", run)
-    })?;
+    allow_filters(options)?;
+    if options.repack {
+        repack_stock(options)?;
+    }
+    for how in [
+        &["--mirror"][..],
+        &["--bare"],
+        &["--no-checkout", "--filter=blob:none"],
+        &["--no-checkout", "--filter=tree:0"],
+        &["--filter=blob:none"],
+    ] {
+        let label = format!("clone {}", how.join(" "));
+        measure(&servers, &label, dear, 1, |url, run| clone(options, url, how, run))?;
+    }
+    // The first of its kind, and again: servers may remember what they built.
+    let shallow = &["--no-checkout", "--depth=1"];
+    for (label, runs) in [("clone --depth=1, first", 1), ("clone --depth=1, again", options.runs)] {
+        measure(&servers, label, runs, 1, |url, run| clone(options, url, shallow, run))?;
+    }
     let tip = resolve(&options.repository, "HEAD")?;
     for behind in &options.behind {
         let client = fetch_client(options, &tip, *behind)?;
@@ -156,14 +173,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn start_stock(options: &Options) -> Result<Server> {
     let root = options.scratch.join("stock");
     std::fs::create_dir_all(&root)?;
-    crate::cgi::init_bare(&root, "bench.git", "sha1")?;
+    crate::cgi::init_bare(&root, STOCK_NAME, "sha1")?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg("http-backend")
         .arg("--root")
         .arg(&root)
         .args(["--listen", "127.0.0.1:0"]);
-    start("git http-backend", command, "/bench.git")
+    start("git http-backend", command, &format!("/{STOCK_NAME}"))
 }
 
 fn start_cuesta(options: &Options) -> Result<Server> {
@@ -171,7 +188,7 @@ fn start_cuesta(options: &Options) -> Result<Server> {
     command
         .arg("serve")
         .arg("--data")
-        .arg(options.scratch.join("cuesta"))
+        .arg(cuesta_data(options))
         .args(["--listen", "127.0.0.1:0"]);
     command.args(&options.serve_arguments);
     start(CUESTA, command, "/bench/bench.git")
@@ -257,9 +274,47 @@ fn push(repository: &Path, url: &str) -> Result<()> {
     git(&["-C", text(repository)?, "push", "--quiet", "--mirror", url])
 }
 
-fn clone(options: &Options, url: &str, how: &str, run: usize) -> Result<()> {
+/// Lets both servers serve partial clones.
+fn allow_filters(options: &Options) -> Result<()> {
+    const SETTING: &str = "uploadpack.allowFilter";
+    git(&["-C", text(&stock_repository(options))?, "config", SETTING, "true"])?;
+    let status = Command::new(&options.cuesta)
+        .arg("--data")
+        .arg(cuesta_data(options))
+        .args(["repo", "config", "bench/bench", SETTING, "true"])
+        .args(&options.serve_arguments)
+        .stdout(Stdio::null())
+        .status()?;
+    ensure!(status.success(), "cannot configure the repository of {CUESTA}");
+    Ok(())
+}
+
+fn repack_stock(options: &Options) -> Result<()> {
+    let repository = stock_repository(options);
+    let repository = text(&repository)?;
+    git(&["-C", repository, "pack-refs", "--all"])?;
+    git(&["-C", repository, "repack", "-adbq"])?;
+    git(&[
+        "-C",
+        repository,
+        "commit-graph",
+        "write",
+        "--reachable",
+        "--no-progress",
+    ])
+}
+
+fn stock_repository(options: &Options) -> PathBuf {
+    options.scratch.join("stock").join(STOCK_NAME)
+}
+
+fn cuesta_data(options: &Options) -> PathBuf {
+    options.scratch.join(CUESTA)
+}
+
+fn clone(options: &Options, url: &str, how: &[&str], run: usize) -> Result<()> {
     let target = options.scratch.join(format!("clone-{run}"));
-    let cloned = git(&["clone", "--quiet", how, url, text(&target)?]);
+    let cloned = git(&[&["clone", "--quiet"], how, &[url, text(&target)?]].concat());
     std::fs::remove_dir_all(&target).context("cannot remove the clone")?;
     cloned
 }

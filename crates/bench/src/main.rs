@@ -31,6 +31,9 @@ enum Command {
         /// Runs of each cheap operation
         #[arg(long, default_value_t = 9)]
         runs: usize,
+        /// Let stock git repack with bitmaps and a commit-graph after the push
+        #[arg(long)]
+        repack: bool,
         /// How many commits the fetching clients are behind
         #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000")]
         behind: Vec<u32>,
@@ -171,6 +174,7 @@ fn main() -> Result<()> {
             cuesta,
             bucket,
             runs,
+            repack,
             behind,
             scratch,
         } => {
@@ -182,6 +186,7 @@ fn main() -> Result<()> {
                 cuesta,
                 serve_arguments,
                 runs,
+                repack,
                 behind,
                 scratch,
             })
