@@ -1,5 +1,6 @@
 //! What an advertisement costs after one ref has moved, in a repository of few refs and of many: the time until its bytes
-//! can be handed to the socket, and how it grows. `cargo bench -p cuesta-server --bench ref_rope`.
+//! can be handed to the socket, and how it grows. Medians, so that other work on the machine does not count.
+//! `cargo bench -p cuesta-server --bench ref_rope`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)] // A bench measures time, and may fail.
 
 use bytes::Buf;
@@ -38,28 +39,27 @@ fn measure(count: u64) {
     let start = Instant::now();
     let len = read(&state).len();
     let first = start.elapsed();
-    let [mut apply, mut after, mut again, mut slices] = [Duration::ZERO; 4];
+    let [mut apply, mut after, mut again, mut slices] = [const { Vec::new() }; 4];
     for round in 0..ROUNDS {
         let edit = edit(&state, round * 7919 % count, round + 2);
-        apply += timed(|| {
+        apply.push(timed(|| {
             let mut next = State::clone(&state);
             next.apply(&edit).unwrap();
             next.seal_entry();
             state = Arc::new(next);
-        });
-        after += timed(|| drop(read(&state)));
-        again += timed(|| drop(read(&state)));
+        }));
+        after.push(timed(|| drop(read(&state))));
+        again.push(timed(|| drop(read(&state))));
         let lines = read(&state);
-        slices += timed(|| walk(lines.clone()));
+        slices.push(timed(|| walk(lines.clone())));
     }
-    let each = |total: Duration| total.as_secs_f64() * 1e6 / ROUNDS as f64;
     println!(
         "| {count} | {len} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} |",
         first.as_secs_f64() * 1e6,
-        each(apply),
-        each(after),
-        each(again),
-        each(slices)
+        median(apply),
+        median(after),
+        median(again),
+        median(slices)
     );
 }
 
@@ -71,6 +71,12 @@ fn walk(mut lines: RefLines) {
         let len = slices.iter().take(count).map(|slice| slice.len()).sum();
         lines.advance(len);
     }
+}
+
+/// In microseconds.
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e6
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
