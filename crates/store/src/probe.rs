@@ -117,31 +117,28 @@ impl Bucket {
     /// small requests; each check ends within [`CHECK_TIME_MAX`]. Never fails: what fails is in the report. A bucket that does
     /// not even give back what was written is asked nothing more.
     pub async fn probe(&self, entropy: &Entropy) -> ProbeReport {
-        let probe = Probe {
-            bucket: self,
-            directory: format!("probe/{:032x}", entropy.bits128()),
-        };
-        let mut findings = vec![bounded(Check::ReadAfterWrite, probe.read_after_write()).await];
-        // Where nothing can be written and read, the rest would only say so again, each after its own retries.
-        if let [(_, Finding::Ok)] = findings.as_slice() {
-            findings.extend([
-                bounded(Check::Ranges, probe.ranges()).await,
-                bounded(Check::Upload, probe.upload()).await,
-                bounded(Check::ListAfterWrite, probe.list_after_write()).await,
-                bounded(Check::Delete, probe.delete()).await,
-                bounded(Check::Create, probe.create()).await,
-                bounded(Check::CreateRace, probe.create_race()).await,
-                bounded(Check::Swap, probe.swap()).await,
-                bounded(Check::SwapRace, probe.swap_race()).await,
-            ]);
+        let probe = Probe::new(self, entropy);
+        let mut findings = probe.what_layers_need().await;
+        if is_readable(&findings) {
+            findings.extend(probe.what_a_ledger_needs().await);
         }
-        // What a failed clean-up leaves is small, and nothing reads it.
-        let _ = tokio::time::timeout(CHECK_TIME_MAX, probe.clean_up()).await;
-        ProbeReport {
-            bucket: self.name().to_owned(),
-            findings,
-        }
+        probe.end(findings).await
     }
+
+    /// Only what [`ProbeReport::safe_for_layers`] asks: about thirty requests. Nothing races, for a store that locks a key
+    /// may let each loser wait a second or more: too long for every start of a server whose ledger is elsewhere.
+    pub async fn probe_for_layers(&self, entropy: &Entropy) -> ProbeReport {
+        let probe = Probe::new(self, entropy);
+        let findings = probe.what_layers_need().await;
+        probe.end(findings).await
+    }
+}
+
+type Findings = Vec<(Check, Finding)>;
+
+/// Where nothing can be written and read, the other checks would only say so again, each after its own retries.
+fn is_readable(findings: &Findings) -> bool {
+    matches!(findings.first(), Some((_, Finding::Ok)))
 }
 
 /// The time after which a check counts as broken.
@@ -182,7 +179,45 @@ struct Probe<'a> {
     directory: String,
 }
 
-impl Probe<'_> {
+impl<'a> Probe<'a> {
+    fn new(bucket: &'a Bucket, entropy: &Entropy) -> Self {
+        Self {
+            bucket,
+            directory: format!("probe/{:032x}", entropy.bits128()),
+        }
+    }
+
+    async fn what_layers_need(&self) -> Findings {
+        let mut findings = vec![bounded(Check::ReadAfterWrite, self.read_after_write()).await];
+        if is_readable(&findings) {
+            findings.extend([
+                bounded(Check::Ranges, self.ranges()).await,
+                bounded(Check::Upload, self.upload()).await,
+                bounded(Check::ListAfterWrite, self.list_after_write()).await,
+                bounded(Check::Delete, self.delete()).await,
+            ]);
+        }
+        findings
+    }
+
+    async fn what_a_ledger_needs(&self) -> Findings {
+        vec![
+            bounded(Check::Create, self.create()).await,
+            bounded(Check::CreateRace, self.create_race()).await,
+            bounded(Check::Swap, self.swap()).await,
+            bounded(Check::SwapRace, self.swap_race()).await,
+        ]
+    }
+
+    async fn end(&self, findings: Findings) -> ProbeReport {
+        // What a failed clean-up leaves is small, and nothing reads it.
+        let _ = tokio::time::timeout(CHECK_TIME_MAX, self.clean_up()).await;
+        ProbeReport {
+            bucket: self.bucket.name().to_owned(),
+            findings,
+        }
+    }
+
     fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.directory)
     }

@@ -12,9 +12,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-const ROUNDS: usize = 10;
-/// Over a network each start probes the bucket anew, which takes longer than what is tested here.
-const REMOTE_ROUNDS: usize = 1;
+const ROUNDS: usize = 30;
+/// Over a network all takes longer.
+const REMOTE_ROUNDS: usize = 4;
 const PUSHERS: usize = 4;
 const REPOSITORY: &str = "suite/crash.git";
 
@@ -198,13 +198,7 @@ fn restart_without_cache(bucket: BucketKind) -> Result<()> {
         .stdin(std::fs::File::open(&stream)?)
         .status()?;
     ensure!(status.success(), "fast-import failed");
-    let steps = ["~300", "~1", "~0"];
-    let steps = if is_remote(bucket) {
-        steps.get(..REMOTE_ROUNDS)
-    } else {
-        Some(&steps[..])
-    };
-    for step in steps.unwrap_or_default() {
+    for step in ["~300", "~1", "~0"] {
         let server = Cuesta::start(&options)?;
         let commit = pusher.git(&["rev-parse", &format!("{}{step}", pusher.branch)])?;
         pusher.git(&[
