@@ -1,11 +1,12 @@
 //! The engine: all repositories of one bucket and one log store.
 
+use crate::birth::Nursery;
 use crate::world::{EngineOptions, World};
 use crate::{EngineError, Repository, RepositoryName};
 use async_trait::async_trait;
 use bytes::Bytes;
-use cuesta_format::{AccountChange, Cause, Edit, LogId, RepositoryRecord, SymrefChange, checkpoint_key};
-use cuesta_git::{ObjectFormat, RefName};
+use cuesta_format::{AccountChange, Cause, LogId, RepositoryRecord, checkpoint_key};
+use cuesta_git::ObjectFormat;
 use cuesta_ledger::{
     Accounts, AccountsChanged, Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore,
     NameConflict,
@@ -36,13 +37,14 @@ pub struct EngineParts {
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     world: Arc<World>,
     directory: Directory,
     /// Opened by the first who asks: without users there is nothing to open.
     accounts: OnceCell<Accounts>,
     checkpoints: Arc<dyn CheckpointSource>,
     open: Mutex<OpenRepositories>,
+    pub(crate) nursery: Nursery,
 }
 
 impl Engine {
@@ -82,6 +84,7 @@ impl Engine {
             accounts: OnceCell::new(),
             checkpoints,
             open,
+            nursery: Nursery::default(),
         })))
     }
 
@@ -118,6 +121,10 @@ impl Engine {
         &self.0.world
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
     /// The repository of that name, opened if it is not open yet; `None` if there is none.
     pub async fn repository(&self, name: &RepositoryName) -> Result<Option<Arc<Repository>>, EngineError> {
         match self.0.directory.resolve(name.as_str()).await? {
@@ -129,13 +136,25 @@ impl Engine {
     /// The repository of a record of the directory.
     pub async fn open_repository(&self, record: RepositoryRecord) -> Result<Arc<Repository>, EngineError> {
         let cell = self.0.open.lock().cell(record.log);
-        let open = || async {
-            let inner = &self.0;
-            let (store, checkpoints) = (inner.world.log_store.clone(), inner.checkpoints.clone());
-            let log = Log::open(store, record.log, checkpoints, LogOptions::default()).await?;
-            Ok(Arc::new(Repository::new(record, log, inner.world.clone())))
-        };
-        cell.get_or_try_init(open).await.cloned()
+        cell.get_or_try_init(|| self.open_log(record)).await.cloned()
+    }
+
+    /// A handle on a repository that nobody else gets.
+    pub(crate) async fn open_log(&self, record: RepositoryRecord) -> Result<Arc<Repository>, EngineError> {
+        let inner = &self.0;
+        let (store, checkpoints) = (inner.world.log_store.clone(), inner.checkpoints.clone());
+        let log = Log::open(store, record.log, checkpoints, LogOptions::default()).await?;
+        Ok(Arc::new(Repository::new(record, log, inner.world.clone())))
+    }
+
+    /// From now on this handle is the one that requests get.
+    pub(crate) fn keep_open(&self, repository: &Arc<Repository>) {
+        // Where there is one already, both follow the same log.
+        let _ = self.0.open.lock().cell(repository.id()).set(Arc::clone(repository));
+    }
+
+    pub(crate) fn forget(&self, log: LogId) {
+        self.0.open.lock().forget(log);
     }
 
     /// Makes an empty repository whose `HEAD` names the default branch.
@@ -170,31 +189,18 @@ impl Engine {
             object_format: format,
         };
         let repository = self.open_repository(record).await?;
-        let first = self.first_edit(&repository, format, actor)?;
+        let first = repository.edit_on(&repository.log().current(), Cause::Create, actor)?;
         if let Committed::Conflict(conflict) = repository.log().commit(first).await? {
             return Err(EngineError::Conflict(conflict.to_string()));
         }
         match self.0.directory.create(name.as_str(), record, actor).await? {
             Changed::Done => Ok(repository),
             Changed::Conflict(_) => {
-                self.0.open.lock().forget(record.log);
+                self.forget(record.log);
                 self.0.world.log_store.drop_log(record.log).await?;
                 Err(taken())
             }
         }
-    }
-
-    fn first_edit(&self, repository: &Repository, format: ObjectFormat, actor: &str) -> Result<Edit, EngineError> {
-        let branch = format!("refs/heads/{}", self.0.world.options.default_branch);
-        let target =
-            RefName::new(branch.as_bytes()).map_err(|_| EngineError::Internal("the default branch is no ref name"))?;
-        let mut edit = repository.edit(Cause::Create, actor);
-        edit.object_format = Some(format);
-        edit.symrefs = vec![SymrefChange {
-            name: RefName::head(),
-            target: Some(target),
-        }];
-        Ok(edit)
     }
 
     /// Frees the name of a repository, then drops the roles in it. Requests in flight finish; its payloads are collected later,
@@ -203,7 +209,7 @@ impl Engine {
         let record = self.0.directory.resolve(name.as_str()).await?;
         let record = record.ok_or_else(|| EngineError::NoRepository(name.clone()))?;
         self.changed(name, self.0.directory.delete(name.as_str(), record.log, actor).await?)?;
-        self.0.open.lock().forget(record.log);
+        self.forget(record.log);
         // Whatever becomes of this, the repository is gone: roles in a log without a name give nobody anything.
         if let Err(error) = self.forget_roles(record.log, actor).await {
             tracing::warn!(repository = %record.log, error = ?error.to_string(), "roles of a deleted repository are left");

@@ -4,6 +4,7 @@
 //! Everything that reads works on a view. Nothing here knows the wire.
 
 pub mod archive;
+mod birth;
 mod bits;
 mod compact;
 pub mod dumb;
@@ -26,6 +27,7 @@ pub mod upload;
 mod view;
 mod world;
 
+pub use birth::{PushTarget, Unborn};
 pub use bits::Bits;
 pub use compact::{Job, Maintained, propose};
 pub use engine::{Engine, EngineParts};

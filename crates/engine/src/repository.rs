@@ -32,6 +32,11 @@ impl Repository {
         self.record.log
     }
 
+    /// What the directory keeps of the repository.
+    pub(crate) fn record(&self) -> RepositoryRecord {
+        self.record
+    }
+
     /// The object format.
     pub fn object_format(&self) -> ObjectFormat {
         self.record.object_format
@@ -80,6 +85,26 @@ impl Repository {
             settings: Vec::new(),
             shallow: None,
         }
+    }
+
+    /// An edit of `state` that changes nothing yet; but a log's first edit fixes the object format and makes `HEAD`, which
+    /// names the default branch.
+    pub(crate) fn edit_on(&self, state: &State, cause: Cause, actor: &str) -> Result<Edit, EngineError> {
+        let mut edit = self.edit(cause, actor);
+        if state.object_format().is_none() {
+            edit.object_format = Some(self.object_format());
+            edit.symrefs = vec![SymrefChange {
+                name: RefName::head(),
+                target: Some(self.default_branch()?),
+            }];
+        }
+        Ok(edit)
+    }
+
+    /// The branch that `HEAD` of a new repository names.
+    pub(crate) fn default_branch(&self) -> Result<RefName, EngineError> {
+        let branch = format!("refs/heads/{}", self.world.options.default_branch);
+        RefName::new(branch.as_bytes()).map_err(|_| EngineError::Internal("the default branch is no ref name"))
     }
 
     /// Makes `HEAD` name `target`, which need not exist.

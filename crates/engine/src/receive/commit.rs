@@ -1,5 +1,6 @@
 //! The one commit point of a push: its layers and refs become an edit of the log.
 
+use super::head;
 use super::policy::Case;
 use super::tips::Tip;
 use crate::{EngineError, Repository};
@@ -7,62 +8,87 @@ use cuesta_format::{AddedLayer, Cause, Edit, RefTarget, RefUpdate};
 use cuesta_git::ObjectId;
 use cuesta_ledger::{Committed, Conflict, State};
 
-/// Appends what is still open of a push, and with it the repository's new shallow boundary. Refs that conflict are refused, and with `atomic` all of them; the others go
-/// through. Answers the entry, or `None` if nothing was appended.
-pub(crate) async fn commit(
-    repository: &Repository,
-    cause: Cause,
-    actor: &str,
-    atomic: bool,
-    cases: &mut [Case],
-    layers: &[AddedLayer],
-    shallow: Option<Vec<ObjectId>>,
-) -> Result<Option<u64>, EngineError> {
-    // Each round refuses at least one case, so there is an end.
-    for _ in 0..=cases.len() {
+/// A push that is ready to be committed.
+pub(crate) struct Commit<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) cause: Cause,
+    pub(crate) actor: &'a str,
+    /// All refs or none.
+    pub(crate) atomic: bool,
+    pub(crate) layers: &'a [AddedLayer],
+    /// The repository's new shallow boundary, if it changes.
+    pub(crate) shallow: Option<Vec<ObjectId>>,
+}
+
+impl Commit<'_> {
+    /// Appends what is still open of a push. Refs that conflict are refused, and with `atomic` all of them; the others go
+    /// through. Answers the entry, or `None` if nothing was appended.
+    pub(crate) async fn append(&self, cases: &mut [Case]) -> Result<Option<u64>, EngineError> {
+        let log = self.repository.log();
+        // Each round refuses at least one case, but for one that finds the repository made by another push.
+        for _ in 0..cases.len().saturating_add(2) {
+            let Some(edit) = self.edit(&log.current(), cases)? else {
+                return Ok(None);
+            };
+            match log.commit(edit).await? {
+                Committed::Done { number, .. } => return Ok(Some(number)),
+                Committed::Conflict(Conflict::ObjectFormatFixed { .. }) => {}
+                Committed::Conflict(Conflict::Ref { name, reason }) => {
+                    let mut hit = cases
+                        .iter_mut()
+                        .filter(|case| case.is_open() && case.target.as_ref() == Some(&name));
+                    match hit.next() {
+                        Some(case) => case.refuse(reason.to_string()),
+                        None => return Err(EngineError::Conflict(name.to_string())),
+                    }
+                    if self.atomic {
+                        super::policy::check_atomic(cases);
+                        return Ok(None);
+                    }
+                }
+                Committed::Conflict(conflict) => return Err(EngineError::Conflict(conflict.to_string())),
+            }
+        }
+        Err(EngineError::Internal("a push conflicts more often than it has refs"))
+    }
+
+    /// The edit, on a state that may be old; `None` if there is nothing to append.
+    fn edit(&self, state: &State, cases: &mut [Case]) -> Result<Option<Edit>, EngineError> {
+        let blank = self.repository.edit_on(state, self.cause, self.actor)?;
         // Where there is no rest the log's own answer is enough.
-        if !atomic && cases.len() > 1 {
-            refuse_conflicts(&repository.log().current(), repository.edit(cause, actor), cases);
+        if !self.atomic && cases.len() > 1 {
+            refuse_conflicts(state, &blank, cases);
         }
         let refs: Vec<RefUpdate> = ordered(cases).filter_map(|at| cases.get(at).and_then(update)).collect();
-        if refs.is_empty() && (layers.is_empty() || cases.iter().any(|case| !case.is_open())) {
+        if refs.is_empty() && (self.layers.is_empty() || cases.iter().any(|case| !case.is_open())) {
             return Ok(None);
         }
-        let edit = Edit {
+        let mut edit = Edit {
             refs,
-            added: layers.to_vec(),
-            shallow: shallow.clone(),
-            ..repository.edit(cause, actor)
+            added: self.layers.to_vec(),
+            shallow: self.shallow.clone(),
+            ..blank
         };
-        match repository.log().commit(edit).await? {
-            Committed::Done { number, .. } => return Ok(Some(number)),
-            Committed::Conflict(Conflict::Ref { name, reason }) => {
-                let mut hit = cases
-                    .iter_mut()
-                    .filter(|case| case.is_open() && case.target.as_ref() == Some(&name));
-                match hit.next() {
-                    Some(case) => case.refuse(reason.to_string()),
-                    None => return Err(EngineError::Conflict(name.to_string())),
-                }
-                if atomic {
-                    super::policy::check_atomic(cases);
-                    return Ok(None);
-                }
-            }
-            Committed::Conflict(conflict) => return Err(EngineError::Conflict(conflict.to_string())),
+        if self.cause == Cause::Push {
+            head::follow(state, &self.repository.default_branch()?, &mut edit);
         }
+        Ok(Some(edit))
     }
-    Err(EngineError::Internal("a push conflicts more often than it has refs"))
 }
 
 /// Refuses what would conflict with the state known here, so that one append is enough for the rest.
-fn refuse_conflicts(state: &State, blank: Edit, cases: &mut [Case]) {
+fn refuse_conflicts(state: &State, blank: &Edit, cases: &mut [Case]) {
     let mut trial = state.clone();
+    if blank.object_format.is_some() && trial.apply(blank).is_err() {
+        return;
+    }
     for at in ordered(cases) {
         let Some(case) = cases.get_mut(at) else { continue };
         let Some(update) = update(case) else { continue };
         let edit = Edit {
             refs: vec![update],
+            object_format: None,
+            symrefs: Vec::new(),
             ..blank.clone()
         };
         match trial.apply(&edit) {

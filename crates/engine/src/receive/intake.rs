@@ -12,6 +12,7 @@ use super::tips::{self, Reached};
 use crate::layer_builder::Built;
 use bytes::Bytes;
 use cuesta_git::ObjectId;
+use cuesta_git::fsck::Finding;
 use std::collections::HashSet;
 
 /// Ids that are compared with the repository at once.
@@ -55,10 +56,12 @@ impl Intake {
         parsed.inspector.tags.sort_unstable_by_key(|row| row.entry);
         let index = Index::new(&parsed.entries);
         check_special_blobs(&mut parsed, &index, known, &self.options)?;
+        let warnings = parsed.inspector.checker.take_warnings();
         Ok(Settled {
             options: self.options,
             parsed,
             index,
+            warnings,
         })
     }
 }
@@ -128,6 +131,8 @@ pub(crate) struct Settled {
     options: IntakeOptions,
     pub(super) parsed: Parsed,
     index: Index,
+    /// What git's fsck rules find odd and let pass; a bounded number.
+    pub(super) warnings: Vec<Finding>,
 }
 
 impl Settled {

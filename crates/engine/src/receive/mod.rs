@@ -12,6 +12,7 @@ mod cut;
 mod differ;
 mod entries;
 mod error;
+mod head;
 mod inspect;
 mod intake;
 mod known;

@@ -55,7 +55,8 @@ pub struct ReceiveReport {
     pub unpack: Result<(), String>,
     /// For each command, in order, whether it was done or why not.
     pub refs: Vec<Result<(), String>>,
-    /// For the user's eyes: what was done although it is odd.
+    /// For the user's eyes: what was done although it is odd. Findings of fsck, at most
+    /// [`cuesta_git::fsck::WARNINGS_MAX`], then what is said of refs.
     pub warnings: Vec<String>,
     /// The entry of the log that holds the push, if it changed anything; see [`cuesta_ledger::Committed`] for how exact it is.
     pub number: Option<u64>,

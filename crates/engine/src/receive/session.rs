@@ -1,6 +1,6 @@
 //! One push from its first byte to its report: the bytes come in on the reactor, the work happens off it.
 
-use super::commit;
+use super::commit::Commit;
 use super::error::IntakeError;
 use super::intake::{Intake, Settled};
 use super::lean::Lean;
@@ -9,7 +9,7 @@ use super::policy::{self, Case, Policy};
 use super::request::{ReceiveReport, ReceiveRequest};
 use super::store::{self, Place};
 use super::tips::{Reached, Tip};
-use crate::{EngineError, Repository, View};
+use crate::{EngineError, Repository, Unborn, View};
 use bytes::Bytes;
 use cuesta_format::AddedLayer;
 use cuesta_git::ObjectId;
@@ -42,6 +42,8 @@ pub struct Receiver<'a> {
 /// What a push works with.
 struct Push<'a> {
     repository: &'a Repository,
+    /// Set if the repository has no name yet.
+    unborn: Option<&'a Unborn>,
     view: View,
     policy: Policy,
     options: IntakeOptions,
@@ -58,7 +60,7 @@ enum Parsing {
 }
 
 impl<'a> Receiver<'a> {
-    pub(crate) async fn new(repository: &'a Repository) -> Result<Self, EngineError> {
+    pub(crate) async fn new(repository: &'a Repository, unborn: Option<&'a Unborn>) -> Result<Self, EngineError> {
         let view = repository.view().await?;
         let policy = Policy::of(view.state());
         let mut limits = view.world().options.receive.clone();
@@ -67,6 +69,7 @@ impl<'a> Receiver<'a> {
         let (buffer, state) = (Vec::new(), Parsing::Fresh);
         let push = Push {
             repository,
+            unborn,
             view,
             policy,
             options,
@@ -175,7 +178,8 @@ impl<'a> Receiver<'a> {
         {
             case.tip = Some(*tip);
         }
-        let warnings = self.push.check(&request, &taken.reached, &mut cases).await?;
+        let mut warnings: Vec<String> = taken.settled.warnings.iter().map(ToString::to_string).collect();
+        warnings.extend(self.push.check(&request, &taken.reached, &mut cases).await?);
         let open = values_of(&cases, |case| case.is_open() && !case.idle);
         let layers = match self
             .push
@@ -187,33 +191,26 @@ impl<'a> Receiver<'a> {
         };
         let new_shallow =
             (shallow.len() > self.push.view.state().shallow().len()).then(|| shallow.iter().copied().collect());
-        let (repository, cause, actor) = (self.push.repository, request.cause, request.actor.as_str());
-        let outcome = commit::commit(
-            repository,
-            cause,
-            actor,
-            request.atomic,
-            &mut cases,
-            &layers,
-            new_shallow,
-        )
-        .await;
-        match outcome {
-            Ok(number) => {
-                if number.is_none() {
-                    store::discard(&self.push.view, self.push.repository.id(), &layers).await;
-                }
-                let refs = cases.into_iter().map(|case| case.refusal.map_or(Ok(()), Err)).collect();
-                Ok(ReceiveReport {
-                    unpack: Ok(()),
-                    refs,
-                    warnings,
-                    number,
-                })
-            }
-            // The outcome may be unknown, so the layers must stay.
-            Err(error) => Err(error),
+        let commit = Commit {
+            repository: self.push.repository,
+            cause: request.cause,
+            actor: &request.actor,
+            atomic: request.atomic,
+            layers: &layers,
+            shallow: new_shallow,
+        };
+        // After an error the outcome may be unknown, so the layers must stay.
+        let number = self.push.commit(&commit, &mut cases).await?;
+        if number.is_none() {
+            store::discard(&self.push.view, self.push.repository.id(), &layers).await;
         }
+        let refs = cases.into_iter().map(|case| case.refusal.map_or(Ok(()), Err)).collect();
+        Ok(ReceiveReport {
+            unpack: Ok(()),
+            refs,
+            warnings,
+            number,
+        })
     }
 
     /// Resolves, checks and cuts what came.
@@ -317,6 +314,20 @@ impl Push<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Appends the push, and gives a repository that it makes its name.
+    async fn commit(&self, commit: &Commit<'_>, cases: &mut [Case]) -> Result<Option<u64>, EngineError> {
+        let number = commit.append(cases).await?;
+        let Some(unborn) = self.unborn.filter(|_| number.is_some()) else {
+            return Ok(number);
+        };
+        if unborn.give_name(commit.actor).await? {
+            return Ok(number);
+        }
+        let reason = "the repository was made by another push meanwhile";
+        cases.iter_mut().for_each(|case| case.refuse(reason));
+        Ok(None)
     }
 
     /// Builds and stores the layers of what is still wanted.
@@ -468,7 +479,7 @@ impl Taken {
 impl Repository {
     /// Begins a push whose packs come in pieces.
     pub async fn receiver(&self) -> Result<Receiver<'_>, EngineError> {
-        Receiver::new(self).await
+        Receiver::new(self, None).await
     }
 
     /// Takes a push in. `pack` gives the bytes of its pack; there is none if all commands delete.

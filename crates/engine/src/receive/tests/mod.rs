@@ -1,5 +1,6 @@
 //! The push side against stock git.
 
+mod births;
 mod differ;
 mod flushes;
 mod history;

@@ -11,10 +11,10 @@ use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entro
 use futures::StreamExt as _;
 use std::sync::Arc;
 
-const NULL: ObjectId = ObjectId::null(ObjectFormat::Sha1);
+pub(super) const NULL: ObjectId = ObjectId::null(ObjectFormat::Sha1);
 
 pub(super) struct Server {
-    parts: Arc<dyn Fn() -> EngineParts + Send + Sync>,
+    pub(super) parts: Arc<dyn Fn() -> EngineParts + Send + Sync>,
     pub(super) engine: Engine,
     pub(super) repository: Arc<Repository>,
 }
@@ -94,17 +94,17 @@ impl Server {
         repository.log().fresh().await.unwrap()
     }
 
-    async fn payloads(&self) -> usize {
+    pub(super) async fn payloads(&self) -> usize {
         self.engine.bucket().list("repos/").collect::<Vec<_>>().await.len()
     }
 }
 
-fn ok(report: &ReceiveReport) {
+pub(super) fn ok(report: &ReceiveReport) {
     assert_eq!(report.unpack, Ok(()));
     assert!(report.refs.iter().all(Result::is_ok), "{report:?}");
 }
 
-fn reasons(report: &ReceiveReport) -> Vec<&str> {
+pub(super) fn reasons(report: &ReceiveReport) -> Vec<&str> {
     report
         .refs
         .iter()
@@ -112,7 +112,7 @@ fn reasons(report: &ReceiveReport) -> Vec<&str> {
         .collect()
 }
 
-fn chain(repo: &Repo) -> Vec<ObjectId> {
+pub(super) fn chain(repo: &Repo) -> Vec<ObjectId> {
     let mut stream = String::new();
     for mark in 1..=4 {
         stream +=

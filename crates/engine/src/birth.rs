@@ -1,0 +1,169 @@
+//! Repositories made by a push: nothing is kept, and no name taken, before the push's own edit is in the log.
+//!
+//! First pushes to one free name share one log, so that on this node they meet as pushes to any repository do. The edit
+//! that is first fixes the object format and makes `HEAD`; then the name is given, once. A crash between the two leaves a
+//! log without a name, which nobody was told of and nobody finds.
+
+use crate::engine::Inner;
+use crate::receive::Receiver;
+use crate::{Engine, EngineError, Repository, RepositoryName};
+use cuesta_format::{LogId, RepositoryRecord};
+use cuesta_git::ObjectFormat;
+use cuesta_ledger::{Changed, LedgerError};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use tokio::sync::OnceCell;
+
+/// Where a push goes.
+#[derive(Clone)]
+pub enum PushTarget {
+    /// A repository that is there.
+    Repository(Arc<Repository>),
+    /// One that the push is to make.
+    Unborn(Arc<Unborn>),
+}
+
+impl PushTarget {
+    /// The repository; an unborn one has no name yet.
+    pub fn repository(&self) -> &Arc<Repository> {
+        match self {
+            Self::Repository(repository) => repository,
+            Self::Unborn(unborn) => &unborn.repository,
+        }
+    }
+
+    /// The repository, if it has a name: only then is anything to be done for it after the push.
+    pub fn born(&self) -> Option<&Arc<Repository>> {
+        match self {
+            Self::Repository(repository) => Some(repository),
+            Self::Unborn(unborn) => (unborn.named.get() == Some(&true)).then_some(&unborn.repository),
+        }
+    }
+
+    /// Begins a push whose packs come in pieces.
+    pub async fn receiver(&self) -> Result<Receiver<'_>, EngineError> {
+        let unborn = match self {
+            Self::Repository(_) => None,
+            Self::Unborn(unborn) => Some(&**unborn),
+        };
+        Receiver::new(self.repository(), unborn).await
+    }
+}
+
+/// A repository without a name: its first pushes are on their way. It is gone with the last of them, unless one succeeded.
+pub struct Unborn {
+    name: RepositoryName,
+    repository: Arc<Repository>,
+    engine: Engine,
+    /// Whether it got its name; unset as long as no push has succeeded.
+    named: OnceCell<bool>,
+}
+
+/// The unborn repositories of an engine, by the name they are to get.
+#[derive(Default)]
+pub(crate) struct Nursery(Mutex<BTreeMap<RepositoryName, Weak<Unborn>>>);
+
+impl Nursery {
+    fn find(&self, name: &RepositoryName) -> Option<Arc<Unborn>> {
+        self.0.lock().get(name).and_then(Weak::upgrade)
+    }
+
+    /// Adds one, unless another is there: then that one is the answer.
+    fn add(&self, unborn: Arc<Unborn>) -> Arc<Unborn> {
+        let mut all = self.0.lock();
+        if let Some(other) = all.get(&unborn.name).and_then(Weak::upgrade) {
+            drop(all);
+            return other;
+        }
+        all.insert(unborn.name.clone(), Arc::downgrade(&unborn));
+        unborn
+    }
+
+    fn remove(&self, name: &RepositoryName, log: LogId) {
+        let mut all = self.0.lock();
+        let other = all.get(name).and_then(Weak::upgrade);
+        if other.as_ref().is_none_or(|other| other.repository.id() == log) {
+            all.remove(name);
+        }
+        // Not under the lock: this may be the last handle, whose drop takes the lock, too.
+        drop(all);
+    }
+}
+
+impl Engine {
+    /// Where a push to `name` goes: to the repository of that name, or to one of this format that the push's first
+    /// successful command makes. Until then the name stays free and nothing is written.
+    pub async fn push_target(&self, name: &RepositoryName, format: ObjectFormat) -> Result<PushTarget, EngineError> {
+        if let Some(repository) = self.repository(name).await? {
+            return Ok(PushTarget::Repository(repository));
+        }
+        let unborn = match self.nursery().find(name) {
+            Some(unborn) => unborn,
+            None => self.nursery().add(Arc::new(self.unborn(name, format).await?)),
+        };
+        // One that got its name after the first look is in the nursery no more.
+        Ok(match self.repository(name).await? {
+            Some(repository) => PushTarget::Repository(repository),
+            None => PushTarget::Unborn(unborn),
+        })
+    }
+
+    async fn unborn(&self, name: &RepositoryName, format: ObjectFormat) -> Result<Unborn, EngineError> {
+        let record = RepositoryRecord {
+            log: LogId(self.world().entropy.bits128()),
+            object_format: format,
+        };
+        Ok(Unborn {
+            name: name.clone(),
+            repository: self.open_log(record).await?,
+            engine: self.clone(),
+            named: OnceCell::new(),
+        })
+    }
+
+    fn nursery(&self) -> &Nursery {
+        let inner: &Inner = self.inner();
+        &inner.nursery
+    }
+}
+
+impl Unborn {
+    /// Gives the repository its name, now that its log has an edit; answers `false` if another node gave the name away. The
+    /// first push that succeeds decides: a name that was deleted since does not come back.
+    pub(crate) async fn give_name(&self, actor: &str) -> Result<bool, EngineError> {
+        let give = || async {
+            let given = self.try_name(actor).await;
+            // Whatever came of it, later pushes to the name must not find what is in the log now.
+            self.engine.nursery().remove(&self.name, self.repository.id());
+            given
+        };
+        self.named.get_or_try_init(give).await.copied()
+    }
+
+    async fn try_name(&self, actor: &str) -> Result<bool, EngineError> {
+        let record = self.repository.record();
+        self.engine.keep_open(&self.repository);
+        match self
+            .engine
+            .directory()
+            .create(self.name.as_str(), record, actor)
+            .await?
+        {
+            Changed::Done => Ok(true),
+            Changed::Conflict(_) => {
+                self.engine.forget(record.log);
+                match self.engine.world().log_store.drop_log(record.log).await {
+                    Ok(()) | Err(LedgerError::Dropped { .. }) => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Unborn {
+    fn drop(&mut self) {
+        self.engine.nursery().remove(&self.name, self.repository.id());
+    }
+}
