@@ -14,7 +14,7 @@ mod token;
 
 pub use credential::{Credential, CredentialError};
 pub use decide::{Access, Identity, Lack, Proof, Target, Want, decide};
-pub use first_roles::{create_repository, give_first_roles};
+pub use first_roles::{create_repository, give_first_roles, push_target};
 pub use gate::{Admission, Denied, Gate};
 pub use public_key::{PublicKey, PublicKeyError};
 pub use throttle::Throttle;

@@ -2,11 +2,10 @@
 //! of like size become one, one repository at a time.
 
 use crate::node::Node;
-use cuesta_engine::{Flushed, Repository};
+use cuesta_engine::{EngineError, Flushed, Repository};
 use cuesta_format::LogId;
 use futures::StreamExt;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -19,34 +18,6 @@ const ROUND: Duration = Duration::from_secs(1);
 const FLUSHED_MAX: usize = 1024;
 /// Repositories flushed at once.
 const FLUSHES_MAX: usize = 4;
-
-/// Repositories that may have inline layers. An idle repository is in no round and costs nothing.
-#[derive(Default)]
-pub struct Unflushed(Mutex<BTreeMap<LogId, Arc<Repository>>>);
-
-impl Unflushed {
-    /// Puts a repository into the next round, if its newest layer is still in the ledger.
-    pub fn note(&self, repository: &Arc<Repository>) {
-        let view = repository.known_view();
-        if view.state().layers().last().is_some_and(|layer| layer.is_inline()) {
-            self.0.lock().insert(repository.id(), repository.clone());
-        }
-    }
-
-    /// How many repositories the next round has.
-    pub fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-
-    /// Whether the next round has nothing to do.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn take(&self) -> Vec<Arc<Repository>> {
-        std::mem::take(&mut *self.0.lock()).into_values().collect()
-    }
-}
 
 /// The running rounds.
 pub struct Background {
@@ -83,6 +54,7 @@ impl Background {
 }
 
 async fn run(node: Arc<Node>, flushed: mpsc::Sender<Arc<Repository>>, mut stopped: watch::Receiver<bool>) {
+    resume(&node).await;
     let mut ticks = tokio::time::interval(ROUND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -102,22 +74,46 @@ async fn round(node: &Arc<Node>, flushed: &mpsc::Sender<Arc<Repository>>) {
     repositories
         .for_each_concurrent(FLUSHES_MAX, |repository| flush(node, flushed, repository))
         .await;
+    node.unflushed.settle();
 }
 
+/// Flushes a repository, and lets it be looked at for merges: also one that got only large pushes, which bypass the ledger.
 async fn flush(node: &Node, done: &mpsc::Sender<Arc<Repository>>, repository: Arc<Repository>) {
-    let flushed = match repository.flush().await {
-        Ok(Flushed::Nothing) => return,
-        Ok(_) => repository.write_checkpoint_if_due().await.map(drop),
-        Err(error) => Err(error),
-    };
-    node.metrics.flush_ended(flushed.is_ok());
-    if let Err(error) = flushed {
-        tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot flush; trying again");
+    match flush_and_fold(&repository).await {
+        Ok(Flushed::Nothing) => {}
+        Ok(_) => node.metrics.flush_ended(true),
+        Err(error) => {
+            node.metrics.flush_ended(false);
+            tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot flush; trying again");
+        }
     }
     // What came meanwhile, and what failed.
-    node.unflushed.note(&repository);
-    // Where too many wait already, its next flush will ask again.
+    node.unflushed.note_if_inline(&repository);
+    // Where too many wait already, its next round will ask again.
     let _ = done.try_send(repository);
+}
+
+async fn flush_and_fold(repository: &Repository) -> Result<Flushed, EngineError> {
+    let flushed = repository.flush().await?;
+    repository.write_checkpoint_if_due().await?;
+    Ok(flushed)
+}
+
+/// Puts the repositories into the first round that an earlier process left unflushed.
+async fn resume(node: &Node) {
+    let left: BTreeSet<LogId> = node.unflushed.take_left().into_iter().collect();
+    if left.is_empty() {
+        return;
+    }
+    let directory = node.engine.directory().log().current();
+    for record in directory.names().values().filter(|record| left.contains(&record.log)) {
+        match node.engine.open_repository(*record).await {
+            Ok(repository) => node.unflushed.note(&repository),
+            Err(error) => {
+                tracing::warn!(repository = %record.log, error = ?error.to_string(), "cannot look for what a crash left");
+            }
+        }
+    }
 }
 
 /// Merges layers, one repository after another.
@@ -128,3 +124,7 @@ async fn maintain(mut due: mpsc::Receiver<Arc<Repository>>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "background_tests.rs"]
+mod tests;

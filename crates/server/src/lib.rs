@@ -16,3 +16,4 @@ pub mod remote;
 pub mod service;
 pub mod storage;
 pub mod tls;
+pub mod unflushed;

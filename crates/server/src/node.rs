@@ -1,13 +1,13 @@
 //! A node: the settings, the engine, and what all requests share.
 
 use crate::access::Gate;
-use crate::background::Unflushed;
 use crate::config::Settings;
 use crate::metered_log::LogCounters;
 use crate::metrics::{Metrics, Page, resident_bytes};
 use crate::ref_rope::RopeCache;
 use crate::service::dumb::DumbMemory;
 use crate::storage::{self, Lent};
+use crate::unflushed::Unflushed;
 use cuesta_engine::Engine;
 use cuesta_store::{BlockCache, Clock, Entropy, Operation, Tally, Workers};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Node {
     pub ref_ropes: RopeCache,
     /// What is remembered for dumb clients.
     pub dumb: DumbMemory,
-    /// Repositories whose small pushes are still in the ledger.
+    /// Repositories that the next round of background work looks at.
     pub unflushed: Unflushed,
     cache: BlockCache,
     log_counters: Arc<LogCounters>,
@@ -70,7 +70,7 @@ impl Node {
             push_memory: Arc::new(Semaphore::new(units)),
             ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0),
             dumb: DumbMemory::default(),
-            unflushed: Unflushed::default(),
+            unflushed: storage.unflushed,
             draining: AtomicBool::new(false),
             cache: storage.cache,
             log_counters: storage.log_counters,
@@ -116,7 +116,7 @@ impl Node {
         page.value(
             "cuesta_unflushed_repositories",
             "gauge",
-            "repositories with small pushes in the ledger",
+            "repositories that wait for background work",
             self.unflushed.len(),
         );
         if let Some(bytes) = resident_bytes() {

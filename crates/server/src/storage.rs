@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::metered_log::{LogCounters, MeteredLog};
+use crate::unflushed::Unflushed;
 use anyhow::{Context, bail};
 use cuesta_engine::receive::ReceiveOptions;
 use cuesta_engine::{Engine, EngineOptions, EngineParts};
@@ -18,6 +19,8 @@ use tokio::task::JoinHandle;
 const LEDGER_DIRECTORY: &str = "ledger";
 const LEDGER_FILE: &str = "ledger.redb";
 const LEDGER_SOCKET: &str = "socket";
+/// Logs that may hold small pushes.
+const UNFLUSHED_FILE: &str = "unflushed";
 /// What fits the operating system's 108 bytes with a suffix.
 const SOCKET_PATH_LEN_MAX: usize = 90;
 /// How long a command waits for a server that is starting or ending: so many times so long.
@@ -49,6 +52,8 @@ pub struct Opened {
     pub cache: BlockCache,
     /// What has been asked of the ledger.
     pub log_counters: Arc<LogCounters>,
+    /// Which repositories wait for background work.
+    pub unflushed: Unflushed,
     /// The ledger at the socket, while this server owns it.
     pub lent: Option<Lent>,
 }
@@ -91,8 +96,19 @@ pub async fn open(settings: &Settings, role: Role) -> anyhow::Result<Opened> {
         workers,
         cache,
         log_counters,
+        unflushed: open_unflushed(settings, role)?,
         lent: ledger.lent,
     })
+}
+
+/// For the server, which has the data directory to itself by now.
+fn open_unflushed(settings: &Settings, role: Role) -> anyhow::Result<Unflushed> {
+    if role == Role::Command {
+        return Ok(Unflushed::default());
+    }
+    let path = settings.data.join(LEDGER_DIRECTORY).join(UNFLUSHED_FILE);
+    let shown = path.display().to_string();
+    Unflushed::open(path).with_context(|| format!("cannot open '{shown}'"))
 }
 
 fn open_cache(settings: &Settings, bucket: Bucket, role: Role) -> anyhow::Result<BlockCache> {
@@ -142,7 +158,7 @@ pub fn open_bucket(settings: &Settings) -> anyhow::Result<Bucket> {
 
 /// Refuses a bucket that does not keep what it was given: better no start than a lost push.
 async fn check_bucket(bucket: &Bucket, entropy: &Entropy) -> anyhow::Result<()> {
-    let report = bucket.probe(entropy).await;
+    let report = bucket.probe_for_layers(entropy).await;
     if !report.safe_for_layers() {
         bail!("the bucket cannot be trusted with repositories (see 'cuesta doctor'):\n{report}");
     }

@@ -1,7 +1,7 @@
 //! The roles that a repository begins with.
 
 use super::decide::Identity;
-use cuesta_engine::{Engine, EngineError, Repository, RepositoryName};
+use cuesta_engine::{Engine, EngineError, Repository, RepositoryName, PushTarget};
 use cuesta_format::{AccountChange, Grantee, LogId, Role, RoleRecord};
 use cuesta_git::ObjectFormat;
 use cuesta_ledger::AccountsState;
@@ -32,6 +32,22 @@ pub async fn create_repository(
         let _ = engine.change_accounts(forget, maker.name()).await;
     }
     made
+}
+
+/// Where a push goes; a repository that the push makes gets its first roles just before its name.
+pub async fn push_target(
+    engine: &Engine,
+    name: &RepositoryName,
+    format: ObjectFormat,
+    maker: &Identity,
+    is_public: bool,
+) -> Result<PushTarget, EngineError> {
+    let target = engine.push_target(name, format, maker.name()).await?;
+    if let PushTarget::Unborn(unborn) = &target {
+        let state = engine.accounts().await?.fresh().await?;
+        unborn.give_at_birth(first_roles(&state, target.repository().id(), name, maker, is_public));
+    }
+    Ok(target)
 }
 
 /// Gives a repository that has no roles those of a new one.

@@ -51,7 +51,7 @@ pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
         return Answer::error(StatusCode::FORBIDDEN, "service not enabled");
     }
     // Another process may have pushed, or this one before it was restarted.
-    call.node.unflushed.note(&repository);
+    call.node.unflushed.note_if_inline(&repository);
     let exchange = Exchange {
         call,
         repository: &repository,

@@ -6,7 +6,7 @@
 use super::push_answer::{self, PushForm};
 use super::push_engine::{self, Texts};
 use super::repository_options::{RepositoryOptions, default_receive};
-use crate::access::{Admission, Want, create_repository};
+use crate::access::{Admission, Want, push_target};
 use crate::config::Visibility;
 use crate::http::answer::Answer;
 use crate::http::front::{Call, body_error};
@@ -14,8 +14,9 @@ use crate::http::record::Record;
 use crate::http::request_body::{BodyError, RequestBody};
 use crate::node::{MEMORY_UNIT_BYTES, Node};
 use bytes::Bytes;
-use cuesta_engine::{EngineError, Repository};
+use cuesta_engine::{EngineError, PushTarget, Repository};
 use cuesta_git::ObjectFormat;
+use cuesta_git::fsck::WARNINGS_MAX;
 use cuesta_protocol::options::ReceiveOptions;
 use cuesta_protocol::pktline::Decoder;
 use cuesta_protocol::receive::{Event, PushRequest, Report, RequestParser};
@@ -34,8 +35,8 @@ const LARGE_PUSH_BYTES: u64 = 48 << 20;
 /// A push of known length takes that many times its length, and at least a little.
 const SMALL_PUSH_FACTOR: u64 = 8;
 const SMALL_PUSH_BYTES_MIN: u64 = 64 << 10;
-/// Lines of progress that may wait to be sent; more are dropped.
-const TEXTS_MAX: usize = 64;
+/// Lines for the user that may wait to be sent; more are dropped. All that fsck may say of a push fit, and a few more.
+const TEXTS_MAX: usize = WARNINGS_MAX + 64;
 
 /// Answers a push.
 pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
@@ -92,29 +93,22 @@ impl Target {
         }
     }
 
-    /// The repository, made now if need be; if another push made it meanwhile, that one.
-    async fn open(self, call: &Call) -> Result<Arc<Repository>, EngineError> {
+    /// What the engine is to push to. A repository that the push makes has no name before the push succeeds.
+    async fn open(self, call: &Call) -> Result<PushTarget, EngineError> {
         if let Some(repository) = self.repository {
-            return Ok(repository);
+            return Ok(PushTarget::Repository(repository));
         }
         let (node, name) = (&call.node, &call.name);
         let is_public = node.settings.new_repositories == Visibility::Public;
-        let made = create_repository(
-            &node.engine,
-            &node.entropy,
-            name,
-            self.format,
-            &call.identity,
-            is_public,
-        )
-        .await;
-        match made {
-            // What somebody else has made has roles of its own.
-            Err(EngineError::RepositoryExists(_)) => match node.gate.admit(&call.identity, name, Want::Write).await? {
-                Admission::Granted(Some(record)) => node.engine.open_repository(record).await,
+        match push_target(&node.engine, name, self.format, &call.identity, is_public).await? {
+            PushTarget::Unborn(unborn) => Ok(PushTarget::Unborn(unborn)),
+            // What somebody else has made meanwhile has roles of its own.
+            PushTarget::Repository(_) => match node.gate.admit(&call.identity, name, Want::Write).await? {
+                Admission::Granted(Some(record)) => {
+                    node.engine.open_repository(record).await.map(PushTarget::Repository)
+                }
                 _ => Err(EngineError::NoRepository(name.clone())),
             },
-            made => made,
         }
     }
 }
@@ -172,12 +166,13 @@ impl Pack {
 
 async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) -> Answer {
     let capabilities = request.capabilities.clone();
-    let (texts, progress) = mpsc::channel(TEXTS_MAX);
+    let (lines, progress) = mpsc::channel(TEXTS_MAX);
     let taken = Arc::new(AtomicBool::new(false));
     let (record, all_read) = (call.record.clone(), taken.clone());
     // On its own: a client that goes away must not stop a push between its append and its end.
     let work = tokio::spawn(async move {
-        let texts = (!request.capabilities.quiet).then_some(texts);
+        let quiet = request.capabilities.quiet;
+        let texts = Texts { lines, quiet };
         let report = receive(&call, target, &request, &mut pack, &texts).await;
         pack.body.drain(DRAIN_BYTES_MAX).await;
         all_read.store(true, Ordering::Relaxed);
@@ -200,6 +195,11 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) 
 fn is_accepted(report: &Report) -> bool {
     use cuesta_protocol::receive::RefStatus;
     report.unpack.is_ok() && report.refs.iter().all(|one| matches!(one.status, RefStatus::Ok(_)))
+}
+
+fn changes_something(report: &Report) -> bool {
+    use cuesta_protocol::receive::RefStatus;
+    report.refs.iter().any(|one| matches!(one.status, RefStatus::Ok(_)))
 }
 
 /// Why a push was refused, for the log: one reason is enough.
@@ -228,12 +228,19 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         let names = request.commands.iter().map(|command| &command.name);
         return Report::refusal(names, "reference does not exist");
     }
-    let repository = match target.open(call).await {
-        Ok(repository) => repository,
+    let target = match target.open(call).await {
+        Ok(target) => target,
         Err(error) => return refuse(error),
     };
-    let report = push_engine::receive(&repository, request, call.identity.name(), pack, texts).await;
-    call.node.unflushed.note(&repository);
+    let _expected = call.node.unflushed.expect(target.repository().id());
+    let report = push_engine::receive(&target, request, call.identity.name(), pack, texts).await;
+    let changed = report.as_ref().is_ok_and(changes_something);
+    match target.born() {
+        Some(repository) if changed => call.node.unflushed.note(repository),
+        // Also after an error, for the push may have been appended.
+        Some(repository) => call.node.unflushed.note_if_inline(repository),
+        None => {}
+    }
     report.unwrap_or_else(refuse)
 }
 

@@ -74,7 +74,7 @@ impl Pending {
     }
 
     fn write_text(&self, out: &mut Vec<u8>, text: &str) {
-        if self.form.capabilities.side_band && !self.form.capabilities.quiet {
+        if self.form.capabilities.side_band {
             SideBand::Large.text(out, text);
         }
     }

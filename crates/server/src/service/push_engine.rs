@@ -3,32 +3,36 @@
 use super::push::Pack;
 use crate::http::request_body::BodyError;
 use cuesta_engine::receive::{ReceiveReport, ReceiveRequest, Receiver, RefCommand};
-use cuesta_engine::{EngineError, Repository};
+use cuesta_engine::{EngineError, PushTarget};
 use cuesta_protocol::receive::{PushRequest, RefReport, RefStatus, Report};
 use tokio::sync::mpsc;
 
 /// Packs with fewer objects are done before anybody could read of their progress.
 const PROGRESS_OBJECTS_MIN: u32 = 1000;
 
-/// Where lines for the user go; nowhere if the client wants none.
-pub(super) type Texts = Option<mpsc::Sender<String>>;
+/// Where lines for the user go.
+pub(super) struct Texts {
+    pub(super) lines: mpsc::Sender<String>,
+    /// The client wants to hear of no progress; warnings it gets, as from git.
+    pub(super) quiet: bool,
+}
 
 /// Hands the push to the engine, and its report back.
 pub(super) async fn receive(
-    repository: &Repository,
+    target: &PushTarget,
     request: &PushRequest,
     actor: &str,
     pack: &mut Pack,
     texts: &Texts,
 ) -> Result<Report, EngineError> {
-    let mut receiver = repository.receiver().await?;
+    let mut receiver = target.receiver().await?;
     if request.has_pack() {
         if let Err(error) = feed(&mut receiver, pack).await {
             return Ok(unpack_failure(request, &error.to_string()));
         }
         let (objects, _) = receiver.progress();
-        if objects >= PROGRESS_OBJECTS_MIN {
-            tell(texts, format!("Checking {objects} objects\n"));
+        if objects >= PROGRESS_OBJECTS_MIN && !texts.quiet {
+            texts.tell(format!("Checking {objects} objects\n"));
         }
     }
     let mut asked = ReceiveRequest::new(request.commands.iter().map(command).collect(), actor);
@@ -36,7 +40,7 @@ pub(super) async fn receive(
     asked.shallow.clone_from(&request.shallow);
     let report = receiver.finish(asked).await?;
     for warning in &report.warnings {
-        tell(texts, format!("warning: {warning}\n"));
+        texts.tell(format!("warning: {warning}\n"));
     }
     Ok(on_the_wire(request, report))
 }
@@ -81,9 +85,9 @@ fn on_the_wire(request: &PushRequest, report: ReceiveReport) -> Report {
     }
 }
 
-/// Sends a line if there is room: it is for the user's eyes, not worth waiting for.
-fn tell(texts: &Texts, line: String) {
-    if let Some(texts) = texts {
-        let _ = texts.try_send(line);
+impl Texts {
+    /// Sends a line if there is room: it is for the user's eyes, not worth waiting for.
+    fn tell(&self, line: String) {
+        let _ = self.lines.try_send(line);
     }
 }

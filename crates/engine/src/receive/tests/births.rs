@@ -13,7 +13,10 @@ fn name(text: &str) -> RepositoryName {
 }
 
 async fn target(engine: &Engine) -> PushTarget {
-    engine.push_target(&name("a/new"), ObjectFormat::Sha1).await.unwrap()
+    engine
+        .push_target(&name("a/new"), ObjectFormat::Sha1, "somebody")
+        .await
+        .unwrap()
 }
 
 async fn push(target: &PushTarget, refs: &[(&str, ObjectId)], pack: Vec<u8>) -> ReceiveReport {

@@ -1,0 +1,133 @@
+use super::*;
+use crate::config::Settings;
+use crate::storage::{self, Role};
+use bytes::Bytes;
+use cuesta_engine::RepositoryName;
+use cuesta_engine::receive::{ReceiveRequest, RefCommand};
+use cuesta_git::{ObjectFormat, ObjectId};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Larger than what may travel in the ledger.
+const LARGE_LEN: usize = 3 << 19;
+
+fn git(directory: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut command = Command::new("git");
+    command.args(arguments).current_dir(directory);
+    let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+    let mut child = command.stdin(stdin).stdout(stdout).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}");
+    output.stdout
+}
+
+/// A commit without parents that holds one file which cannot be packed small, and the pack of it.
+fn push_of(len: usize, seed: u64) -> (ObjectId, Vec<u8>) {
+    let directory = tempfile::tempdir().unwrap();
+    let words = (0..).map(|n: u64| ((seed << 32) + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 17);
+    let noise: Vec<u8> = words.flat_map(u64::to_le_bytes).take(len).collect();
+    let head = format!("commit refs/heads/x\ncommitter C <c@x> {seed} +0000\ndata 0\nM 644 inline f\ndata {len}\n");
+    git(directory.path(), &["init", "-q", "--bare"], b"");
+    git(
+        directory.path(),
+        &["fast-import", "--quiet"],
+        &[head.as_bytes(), &noise, b"\n"].concat(),
+    );
+    let pack = git(
+        directory.path(),
+        &["pack-objects", "--revs", "--stdout", "-q"],
+        b"refs/heads/x\n",
+    );
+    let hex = git(directory.path(), &["rev-parse", "refs/heads/x"], b"");
+    (ObjectId::from_hex(ObjectFormat::Sha1, &hex[..40]).unwrap(), pack)
+}
+
+async fn push(repository: &Repository, len: usize, seed: u64) {
+    let (tip, pack) = push_of(len, seed);
+    let command = RefCommand {
+        name: format!("refs/heads/b{seed}").into_bytes(),
+        old: ObjectId::null(ObjectFormat::Sha1),
+        new: tip,
+    };
+    let mut receiver = repository.receiver().await.unwrap();
+    receiver.feed(Bytes::from(pack)).await;
+    receiver.finish_pack().await;
+    let report = receiver.finish(ReceiveRequest::new(vec![command], "")).await.unwrap();
+    assert_eq!(report.refs, [Ok(())]);
+}
+
+async fn node(data: &Path) -> Arc<Node> {
+    let settings = Settings {
+        data: data.to_owned(),
+        bucket: data.join("bucket").display().to_string(),
+        ..Settings::default()
+    };
+    let storage = storage::open(&settings, Role::Server).await.unwrap();
+    Node::new(settings, storage)
+}
+
+fn name() -> RepositoryName {
+    RepositoryName::parse("a/b").unwrap()
+}
+
+/// A life of a server, which ends as if by a crash.
+fn life<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(work)
+}
+
+#[test]
+fn large_pushes_are_merged_too() {
+    let directory = tempfile::tempdir().unwrap();
+    life(async {
+        let node = node(directory.path()).await;
+        let made = node.engine.create_repository(&name(), ObjectFormat::Sha1, "").await;
+        let repository = made.unwrap();
+        for seed in 0..8 {
+            push(&repository, LARGE_LEN, seed).await;
+            node.unflushed.note(&repository);
+        }
+        let layers = || repository.known_view().state().layers().clone();
+        assert!(layers().len() == 8 && layers().iter().all(|layer| !layer.is_inline()));
+        let (flushed, due) = mpsc::channel(1);
+        round(&node, &flushed).await;
+        drop(flushed);
+        maintain(due).await;
+        assert_eq!(layers().len(), 1);
+        assert!(node.unflushed.is_empty(), "an idle repository is in no round");
+    });
+}
+
+#[test]
+fn what_a_crash_left_in_the_ledger_is_flushed_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    life(async {
+        let node = node(directory.path()).await;
+        for (owner, is_pushed) in [("a", true), ("c", false)] {
+            let name = RepositoryName::parse(&format!("{owner}/b")).unwrap();
+            let made = node.engine.create_repository(&name, ObjectFormat::Sha1, "").await;
+            let repository = made.unwrap();
+            if is_pushed {
+                let _expected = node.unflushed.expect(repository.id());
+                push(&repository, 100, 1).await;
+            }
+        }
+    });
+    life(async {
+        let node = node(directory.path()).await;
+        resume(&node).await;
+        assert_eq!(node.unflushed.len(), 1, "only where something may be left");
+        let (flushed, _due) = mpsc::channel(1);
+        round(&node, &flushed).await;
+        let repository = node.engine.repository(&name()).await.unwrap().unwrap();
+        let state = repository.view().await.unwrap().state().clone();
+        assert!(!state.layers().is_empty() && state.layers().iter().all(|layer| !layer.is_inline()));
+    });
+    life(async {
+        let node = node(directory.path()).await;
+        resume(&node).await;
+        assert!(node.unflushed.is_empty(), "nothing is left");
+    });
+}

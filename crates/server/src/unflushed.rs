@@ -1,0 +1,244 @@
+//! Repositories that wait for background work, remembered across a crash.
+//!
+//! A small push is durable in the ledger when it is acknowledged; which logs hold such pushes is known in memory only, and
+//! after a crash nobody would look before the next push. So the ids of logs that may hold one are kept in a file beside the
+//! ledger: written before a push commits, taken out once its repository is flushed. The file is a hint, never synced: what
+//! it lacks after a power loss costs room in the ledger until the next push, no data.
+
+use cuesta_engine::Repository;
+use cuesta_format::LogId;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Ids read from the file at start; one of our own has no more repositories than were busy at once.
+const IDS_MAX: usize = 1 << 20;
+
+/// Repositories that were pushed to since the last round of background work. An idle repository is in no round and costs
+/// nothing.
+#[derive(Default)]
+pub struct Unflushed(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    due: BTreeMap<LogId, Arc<Repository>>,
+    /// What an earlier process left in the file, until somebody asks.
+    left: Vec<LogId>,
+    /// Pushes under way, by log.
+    expected: BTreeMap<LogId, usize>,
+    /// What the file holds.
+    written: BTreeSet<LogId>,
+    journal: Option<Journal>,
+}
+
+/// A push under way: while it lives, its log stays in the file.
+pub struct Expected<'a> {
+    unflushed: &'a Unflushed,
+    log: LogId,
+}
+
+impl Unflushed {
+    /// Goes on with the file at `path`, which is made if it is not there.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        let left = read(&path)?;
+        let journal = Journal::begin(path, &left)?;
+        let inner = Inner {
+            written: left.iter().copied().collect(),
+            left,
+            journal: Some(journal),
+            ..Inner::default()
+        };
+        Ok(Self(Mutex::new(inner)))
+    }
+
+    /// The logs that an earlier process may have left unflushed, once. They are in the file until the next round has
+    /// ended.
+    pub fn take_left(&self) -> Vec<LogId> {
+        std::mem::take(&mut self.0.lock().left)
+    }
+
+    /// Remembers a log before something small is appended to it.
+    pub fn expect(&self, log: LogId) -> Expected<'_> {
+        let mut inner = self.0.lock();
+        *inner.expected.entry(log).or_default() += 1;
+        if inner.written.insert(log)
+            && let Some(journal) = &mut inner.journal
+        {
+            journal.add(log);
+        }
+        Expected { unflushed: self, log }
+    }
+
+    /// Puts a repository into the next round.
+    pub fn note(&self, repository: &Arc<Repository>) {
+        self.0.lock().due.insert(repository.id(), Arc::clone(repository));
+    }
+
+    /// Puts a repository into the next round, if it has layers that are still in the ledger.
+    pub fn note_if_inline(&self, repository: &Arc<Repository>) {
+        let state = repository.log().current();
+        // Newest first: where there is one it is mostly the last.
+        if state.layers().iter().rev().any(|layer| layer.is_inline()) {
+            self.note(repository);
+        }
+    }
+
+    /// How many repositories the next round has.
+    pub fn len(&self) -> usize {
+        self.0.lock().due.len()
+    }
+
+    /// Whether the next round has nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Begins a round.
+    pub fn take(&self) -> Vec<Arc<Repository>> {
+        std::mem::take(&mut self.0.lock().due).into_values().collect()
+    }
+
+    /// Ends a round: the file forgets what nothing is left of. What could not be flushed was noted again.
+    pub fn settle(&self) {
+        let mut inner = self.0.lock();
+        let inner = &mut *inner;
+        let (due, expected) = (&inner.due, &inner.expected);
+        let before = inner.written.len();
+        inner
+            .written
+            .retain(|log| due.contains_key(log) || expected.contains_key(log));
+        if inner.written.len() < before
+            && let Some(journal) = &mut inner.journal
+        {
+            journal.rewrite(&inner.written);
+        }
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.unflushed.0.lock();
+        if let Some(count) = inner.expected.get_mut(&self.log) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                inner.expected.remove(&self.log);
+            }
+        }
+    }
+}
+
+/// One id a line, in hex. Failures are told of once and change nothing else: the file is a hint.
+struct Journal {
+    path: PathBuf,
+    file: File,
+    is_broken: bool,
+}
+
+impl Journal {
+    fn begin<'a>(path: PathBuf, logs: impl IntoIterator<Item = &'a LogId>) -> io::Result<Self> {
+        let file = write_new(&path, logs)?;
+        Ok(Self {
+            path,
+            file,
+            is_broken: false,
+        })
+    }
+
+    fn add(&mut self, log: LogId) {
+        let written = self.file.write_all(line(log).as_bytes());
+        self.check(written);
+    }
+
+    fn rewrite(&mut self, logs: &BTreeSet<LogId>) {
+        let written = write_new(&self.path, logs).map(|file| self.file = file);
+        self.check(written);
+    }
+
+    fn check(&mut self, written: io::Result<()>) {
+        if let Err(error) = written
+            && !std::mem::replace(&mut self.is_broken, true)
+        {
+            let path = self.path.display().to_string();
+            tracing::warn!(%path, error = ?error.to_string(), "cannot note which repositories are to be flushed");
+        }
+    }
+}
+
+fn line(log: LogId) -> String {
+    format!("{log}\n")
+}
+
+/// Replaces the file in one step.
+fn write_new<'a>(path: &Path, logs: impl IntoIterator<Item = &'a LogId>) -> io::Result<File> {
+    let next = path.with_extension("new");
+    let mut file = File::create(&next)?;
+    let lines: String = logs.into_iter().map(|log| line(*log)).collect();
+    file.write_all(lines.as_bytes())?;
+    std::fs::rename(&next, path)?;
+    Ok(file)
+}
+
+/// The ids in the file. A line that a crash cut short, or that is none of ours, is passed over.
+fn read(path: &Path) -> io::Result<Vec<LogId>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut logs = BTreeSet::new();
+    for line in BufReader::new(file).split(b'\n').take(IDS_MAX) {
+        let line = line?;
+        logs.extend(std::str::from_utf8(&line).ok().and_then(LogId::from_hex));
+    }
+    Ok(logs.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reopened(directory: &Path) -> Vec<LogId> {
+        read(&directory.join("unflushed")).unwrap()
+    }
+
+    #[test]
+    fn what_is_under_way_or_unsettled_survives() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("unflushed");
+        let unflushed = Unflushed::open(path).unwrap();
+        assert!(unflushed.take_left().is_empty());
+        let (one, other) = (LogId(u128::MAX), LogId(7));
+        let first = unflushed.expect(one);
+        let again = unflushed.expect(one);
+        drop(first);
+        unflushed.settle();
+        assert_eq!(reopened(directory.path()), [one], "a push is still under way");
+        drop(again);
+        let third = unflushed.expect(other);
+        unflushed.settle();
+        assert_eq!(reopened(directory.path()), [other]);
+        drop(third);
+        assert_eq!(reopened(directory.path()), [other], "until a round has settled it");
+        unflushed.settle();
+        assert!(reopened(directory.path()).is_empty());
+        // After the file was replaced, additions go to the new one.
+        let _fourth = unflushed.expect(one);
+        assert_eq!(reopened(directory.path()), [one]);
+    }
+
+    #[test]
+    fn what_was_left_stays_until_it_was_looked_at_and_rubbish_is_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("unflushed");
+        std::fs::write(&path, format!("{:032x}\nrubbish\n\u{fffd}\n{:031x}", 5, 6)).unwrap();
+        assert_eq!(reopened(directory.path()), [LogId(5)]);
+        let unflushed = Unflushed::open(path).unwrap();
+        assert_eq!(unflushed.take_left(), [LogId(5)]);
+        assert!(unflushed.take_left().is_empty());
+        assert_eq!(reopened(directory.path()), [LogId(5)]);
+        unflushed.settle();
+        assert!(reopened(directory.path()).is_empty());
+    }
+}
