@@ -2,9 +2,11 @@
 
 mod apply;
 mod diff;
+mod instructions;
 
 pub use apply::{apply, apply_into};
 pub use diff::{DeltaIndex, diff};
+pub use instructions::{Instructions, Part};
 
 use crate::ErrorKind;
 

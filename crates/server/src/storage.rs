@@ -32,7 +32,12 @@ const CACHE_DIRECTORY: &str = "cache";
 const SPOOL_DIRECTORY: &str = "tmp";
 /// What one large push holds before it spills, and of delta bases: its share of `push_memory_bytes_max`.
 const PUSH_SPOOL_BYTES_MAX: usize = 8 << 20;
-const PUSH_BASE_BYTES_MAX: usize = 32 << 20;
+const PUSH_BASE_BYTES_MAX: usize = 16 << 20;
+/// What all its threads hold of blobs while deltas are applied: three times, for base, delta and result.
+const PUSH_HELD_BYTES_MAX: usize = 8 << 20;
+const PUSH_THREADS_MAX: usize = 8;
+/// One commit, tree or tag takes at most this part of `push_memory_bytes_max`: it is held three times, too.
+const STRUCTURE_SHARE: u64 = 4;
 /// What one fetch reads ahead: times `fetches_max`, a part of the memory.
 const FETCH_READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
 /// Pages of the ledger kept in memory. What is read often is in the logs' own state.
@@ -128,10 +133,14 @@ fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
     let spool = settings.data.join(SPOOL_DIRECTORY);
     std::fs::create_dir_all(&spool).with_context(|| format!("cannot make '{}'", spool.display()))?;
     let pack_bytes_max = settings.push_bytes_max.0;
+    let threads = ReceiveOptions::default().threads.clamp(1, PUSH_THREADS_MAX);
     let receive = ReceiveOptions {
         pack_bytes_max: (pack_bytes_max > 0).then_some(pack_bytes_max),
         spool_memory_bytes_max: PUSH_SPOOL_BYTES_MAX,
         base_bytes_max: PUSH_BASE_BYTES_MAX,
+        held_object_bytes_max: (PUSH_HELD_BYTES_MAX / threads) as u64,
+        threads,
+        structure_bytes_max: settings.push_memory_bytes_max.0 / STRUCTURE_SHARE,
         spool_directory: spool,
         ..ReceiveOptions::default()
     };

@@ -48,6 +48,7 @@ fn try_pack(session: &Session<'_>, what: &str, tip: &str, pack: &[u8]) -> Result
 
 fn packs(session: &Session<'_>) -> Result<()> {
     session.create("sha1")?;
+    session.set_head("refs/heads/none")?;
     let Good { pack, tip } = good()?;
     let whole = pack.finish();
     let end = whole.len();
@@ -104,6 +105,7 @@ fn packs(session: &Session<'_>) -> Result<()> {
 
 fn deltas(session: &Session<'_>) -> Result<()> {
     session.create("sha1")?;
+    session.set_head("refs/heads/none")?;
     // The base of thin packs.
     let Good { pack, tip } = good()?;
     try_pack(session, "base", &tip, &pack.finish())?;

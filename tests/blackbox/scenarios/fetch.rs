@@ -150,6 +150,7 @@ fn incremental(version: &'static str, algorithm: &'static str) -> impl Fn(&Sessi
             "b0~30:refs/heads/b0",
             "b1~30:refs/heads/b1",
         ])?;
+        session.set_head("refs/heads/b0")?;
         let settings = [
             "-c",
             &format!("protocol.version={version}"),

@@ -226,6 +226,8 @@ fn mirror(session: &Session<'_>) -> Result<()> {
     client.git(&["update-ref", "refs/odd/one", "b1"])?;
     client.git(&["symbolic-ref", "HEAD", "refs/heads/b0"])?;
     client.succeed(&["push", "--mirror", "origin"])?;
+    // Where HEAD of a repository made by this push is in any case.
+    session.set_head("refs/heads/b0")?;
     client.git(&["branch", "-D", "b1"])?;
     client.git(&["branch", "-f", "b2", "b3~2"])?;
     client.git(&["branch", "new", "b3"])?;
@@ -431,6 +433,7 @@ fn tangle(session: &Session<'_>) -> Result<()> {
     client.import(&history)?;
     // In pieces, so that each push builds on layers that earlier ones laid.
     push_in_steps(&client, &["b0~30", "b1~10", "b0~10", "b1"])?;
+    session.set_head("refs/heads/b0")?;
     client.succeed(&["push", "--all", "origin"])
 }
 

@@ -50,6 +50,7 @@ fn message_ids(said: &str) -> BTreeSet<String> {
 
 fn commits(session: &Session<'_>) -> Result<()> {
     session.create("sha1")?;
+    session.set_head("refs/heads/none")?;
     let tree = format!("tree {}\n", oid(kind::TREE, b""));
     let parent = "1234567890123456789012345678901234567890";
     let author = format!("author {AUTHOR}\n");
@@ -127,6 +128,7 @@ fn commits(session: &Session<'_>) -> Result<()> {
 
 fn trees(session: &Session<'_>) -> Result<()> {
     session.create("sha1")?;
+    session.set_head("refs/heads/none")?;
     let blob = oid(kind::BLOB, b"x\n");
     let subtree = oid(kind::TREE, b"");
     let zero = ZERO;
@@ -252,6 +254,7 @@ fn tags(session: &Session<'_>) -> Result<()> {
 
 fn modules(session: &Session<'_>) -> Result<()> {
     session.create("sha1")?;
+    session.set_head("refs/heads/none")?;
     let section = |name: &str, rest: &str| format!("[submodule \"{name}\"]\n{rest}\n");
     let url = |url: &str| section("m", &format!("\tpath = m\n\turl = {url}"));
     let cases = [
@@ -305,6 +308,7 @@ fn try_modules(session: &Session<'_>, what: &str, name: &str, mut pack: Pack, bl
 /// Severities that a repository's settings change.
 fn overrides(session: &Session<'_>) -> Result<()> {
     session.create("sha1")?;
+    session.set_head("refs/heads/none")?;
     let content = format!(
         "tree {}\nauthor A <a@example.com> 01700000000 +0000\ncommitter {AUTHOR}\n\nm\n",
         oid(kind::TREE, b"")

@@ -6,6 +6,8 @@ use super::entries::{Entries, Index, Stored};
 use super::error::IntakeError;
 use super::inspect::{CommitRow, TagRow};
 use super::known::Known;
+use super::large;
+use super::options::ReceiveOptions;
 use super::order::{Order, Parent};
 use super::source::EntrySource;
 use super::spool::Spool;
@@ -13,7 +15,7 @@ use crate::layer_builder::{Built, LayerBuilder, NewBase, NewEntry, PackSink};
 use bytes::Bytes;
 use cuesta_format::{FormatError, Link, SegmentRow};
 use cuesta_git::ObjectKind;
-use cuesta_git::zlib::Deflater;
+use cuesta_git::zlib::{Deflater, StreamDeflater};
 
 /// Bytes of contents kept while entries are stored whole; few are.
 const CONTENT_BYTES_MAX: usize = 16 << 20;
@@ -29,6 +31,7 @@ pub(crate) struct Material<'a> {
     pub(crate) index: &'a Index,
     pub(crate) rows: &'a [CommitRow],
     pub(crate) known: &'a dyn Known,
+    pub(crate) limits: &'a ReceiveOptions,
 }
 
 /// A sink that knows why it failed in the intake's terms.
@@ -203,6 +206,9 @@ impl<'a, 'c> Writer<'a, 'c> {
         let Material {
             spool, entries, known, ..
         } = *self.material;
+        if entries.kind(entry) == Some(ObjectKind::Blob) && large::has_large(entries, entry, self.material.limits) {
+            return self.large(entry);
+        }
         let (contents, deflater) = self.contents.get_or_insert_with(|| {
             (
                 Contents::new(spool, entries, known, CONTENT_BYTES_MAX),
@@ -214,6 +220,25 @@ impl<'a, 'c> Writer<'a, 'c> {
         let deflated = deflater.deflate(&content, &mut stream);
         deflated.map_err(|_| IntakeError::Internal("deflating failed"))?;
         self.layer.entry(&described(entries, entry)?)?;
+        self.layer.stream(&stream)
+    }
+
+    /// The same for a blob that memory need not hold.
+    fn large(&mut self, entry: u32) -> Result<(), IntakeError> {
+        let Material {
+            entries, known, limits, ..
+        } = *self.material;
+        let content = large::content(&mut self.source, known, entry, limits)?;
+        self.layer.entry(&described(entries, entry)?)?;
+        let (mut deflater, mut stream) = (StreamDeflater::new(DEFLATE_LEVEL), Vec::new());
+        let failed = |_| IntakeError::Internal("deflating failed");
+        content.by_ref().pieces(|piece| {
+            deflater.deflate(piece, &mut stream).map_err(failed)?;
+            self.layer.stream(&stream)?;
+            stream.clear();
+            Ok(())
+        })?;
+        deflater.finish(&mut stream).map_err(failed)?;
         self.layer.stream(&stream)
     }
 

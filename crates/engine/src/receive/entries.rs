@@ -26,6 +26,7 @@ struct Row {
     form: Form,
     kind: Option<ObjectKind>,
     known: bool,
+    large_delta: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,6 +93,7 @@ impl Entries {
             form,
             kind,
             known: false,
+            large_delta: false,
         });
         self.oids.resize(self.oids.len() + self.format.width(), 0);
     }
@@ -204,6 +206,18 @@ impl Entries {
         }
     }
 
+    /// Records that a delta, its base or its result is larger than what is held in memory.
+    pub(crate) fn set_large_delta(&mut self, entry: u32) {
+        if let Some(row) = self.rows.get_mut(entry as usize) {
+            row.large_delta = true;
+        }
+    }
+
+    /// See [`Entries::set_large_delta`].
+    pub(crate) fn is_large_delta(&self, entry: u32) -> bool {
+        self.row(entry).large_delta
+    }
+
     /// Whether the repository has the object already.
     pub(crate) fn is_known(&self, entry: u32) -> bool {
         self.row(entry).known
@@ -236,6 +250,7 @@ impl Entries {
             form: Form::Whole,
             kind: None,
             known: false,
+            large_delta: false,
         };
         self.rows.get(entry as usize).copied().unwrap_or(NONE)
     }

@@ -79,6 +79,16 @@ pub enum PackFault {
     /// Deltas whose base is neither in the push nor in the repository, or that form a cycle.
     #[error("pack has {} unresolved {}", .0, if *.0 == 1 { "delta" } else { "deltas" })]
     Unresolved(u64),
+    /// A delta is based on an object of the repository that is too large to be held.
+    #[error("delta base {oid} of {size} bytes is too large (the limit is {size_max}); push with --no-thin")]
+    LargeBase {
+        /// The base.
+        oid: ObjectId,
+        /// Its size.
+        size: u64,
+        /// The limit.
+        size_max: u64,
+    },
     /// An object breaks a rule of `git fsck`.
     #[error("fsck error in packed object: {0}")]
     Fsck(String),

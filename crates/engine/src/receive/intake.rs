@@ -5,14 +5,15 @@ use super::contents::Contents;
 use super::entries::{Entries, Index};
 use super::error::{IntakeError, PackFault};
 use super::known::Known;
+use super::large;
 use super::options::IntakeOptions;
 use super::parse::{PackParser, Parsed};
 use super::resolve;
 use super::tips::{self, Reached};
 use crate::layer_builder::Built;
 use bytes::Bytes;
-use cuesta_git::ObjectId;
 use cuesta_git::fsck::Finding;
+use cuesta_git::{ObjectId, ObjectKind};
 use std::collections::HashSet;
 
 /// Ids that are compared with the repository at once.
@@ -90,7 +91,8 @@ fn check_special_blobs(
                 let kind = entries
                     .kind(entry)
                     .ok_or(IntakeError::Internal("an entry is not resolved"))?;
-                let fits = entries.size(entry) <= options.limits.held_object_bytes_max;
+                let fits = entries.size(entry) <= options.limits.held_object_bytes_max
+                    && (kind != ObjectKind::Blob || !large::has_large(entries, entry, &options.limits));
                 let content = if fits { Some(contents.content(entry)?) } else { None };
                 inspector.checker.check_special_blob(&oid, kind, content.as_deref())
             }
@@ -225,6 +227,7 @@ impl Settled {
             index: &self.index,
             rows: &self.parsed.inspector.commits,
             known,
+            limits: &self.options.limits,
         }
     }
 }

@@ -16,6 +16,7 @@ mod head;
 mod inspect;
 mod intake;
 mod known;
+mod large;
 mod lean;
 mod options;
 mod order;

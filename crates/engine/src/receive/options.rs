@@ -18,8 +18,17 @@ pub struct ReceiveOptions {
     pub objects_max: u32,
     /// Inflated size of one blob, which may stream.
     pub blob_bytes_max: u64,
-    /// Inflated size of what is held whole in memory: commits, trees, tags, deltas, their bases and results.
+    /// Inflated size of one commit, tree or tag: they are held whole, with the delta and the base they are made from.
+    pub structure_bytes_max: u64,
+    /// Inflated size of blobs, and of their deltas, that are held whole while deltas are applied; larger ones go through
+    /// files.
     pub held_object_bytes_max: u64,
+    /// Inflated size of a blob that is made from a delta, of that delta and of its base. Such blobs take room on disk, and a
+    /// few bytes of delta can stand for any number.
+    pub delta_bytes_max: u64,
+    /// Bytes of such files that one thread keeps to apply more deltas to them; further ones are made again when needed. The
+    /// two at hand are there in any case.
+    pub spill_bytes_max: u64,
     /// Bytes of one push kept in memory before it moves to a file.
     pub spool_memory_bytes_max: usize,
     /// Where that file is made. It never has a name there.
@@ -38,7 +47,10 @@ impl Default for ReceiveOptions {
             pack_bytes_max: None,
             objects_max: 100_000_000,
             blob_bytes_max: 64 << 30,
-            held_object_bytes_max: 512 << 20,
+            structure_bytes_max: 64 << 20,
+            held_object_bytes_max: 16 << 20,
+            delta_bytes_max: 4 << 30,
+            spill_bytes_max: 8 << 30,
             spool_memory_bytes_max: 16 << 20,
             spool_directory: std::env::temp_dir(),
             base_bytes_max: 64 << 20,

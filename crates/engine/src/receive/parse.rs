@@ -245,9 +245,9 @@ impl PackParser {
             EntryKind::RefDelta { base } => (Stored::Named(self.entries.name_base(base)), None, Sink::Delta),
         };
         let (what, size_max) = match sink {
-            Sink::Hash(_) => ("blob", self.options.limits.blob_bytes_max),
-            Sink::Hold(kind) => (kind.name(), self.options.limits.held_object_bytes_max),
-            Sink::Delta => ("delta", self.options.limits.held_object_bytes_max),
+            Sink::Hash(_) | Sink::Hold(ObjectKind::Blob) => ("blob", self.options.limits.blob_bytes_max),
+            Sink::Hold(kind) => (kind.name(), self.options.limits.structure_bytes_max),
+            Sink::Delta => ("delta", self.options.limits.delta_bytes_max),
         };
         if header.size > size_max {
             return Err(self
@@ -347,11 +347,11 @@ impl PackParser {
         Ok(())
     }
 
-    /// The sizes a delta starts with must be within what is held in memory.
+    /// The sizes a delta starts with must be within the limits; whether it is one for a file is remembered.
     fn check_delta(&mut self, offset: u64) -> Result<(), IntakeError> {
         let header = DeltaHeader::decode(&self.room.content);
         let (header, _) = header.map_err(|error| self.fault(offset, ObjectFault::Delta(error.to_string())))?;
-        let size_max = self.options.limits.held_object_bytes_max;
+        let size_max = self.options.limits.delta_bytes_max;
         let size = header.base_size.max(header.result_size);
         if size > size_max {
             return Err(self
@@ -364,6 +364,10 @@ impl PackParser {
                     },
                 )
                 .into());
+        }
+        let entry = self.entries.len().saturating_sub(1);
+        if size.max(self.entries.size(entry)) > self.options.limits.held_object_bytes_max {
+            self.entries.set_large_delta(entry);
         }
         self.add_work(header.result_size)
     }

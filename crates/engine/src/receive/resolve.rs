@@ -7,7 +7,8 @@ use super::entries::{Entries, Stored};
 use super::error::{IntakeError, ObjectFault, PackFault};
 use super::inspect::{Inspector, Refused};
 use super::known::Known;
-use super::options::IntakeOptions;
+use super::large::{self, Content, ContentRef};
+use super::options::{IntakeOptions, ReceiveOptions};
 use super::parse::Parsed;
 use super::source::EntrySource;
 use super::spool::Spool;
@@ -58,6 +59,7 @@ fn resolve_outside(
 ) -> Result<u64, IntakeError> {
     let deltas = Deltas::new(&parsed.entries);
     for batch in deltas.names(&parsed.entries).chunks(OUTSIDE_BATCH) {
+        check_outside(known, batch, options)?;
         let objects = known.objects(batch)?;
         let found = batch.iter().zip(objects);
         let roots: Vec<Root> = found
@@ -73,6 +75,21 @@ fn resolve_outside(
         left = left.saturating_sub(record(parsed, found));
     }
     Ok(left)
+}
+
+/// Bases of the repository are held whole. A client that sends the object whole, or its base along, is never refused here.
+fn check_outside(known: &dyn Known, oids: &[ObjectId], options: &IntakeOptions) -> Result<(), IntakeError> {
+    let size_max = options.limits.structure_bytes_max;
+    for (oid, described) in oids.iter().zip(known.describe(oids)?) {
+        if let Some(size) = described
+            .map(|described| described.size)
+            .filter(|size| *size > size_max)
+        {
+            let oid = *oid;
+            return Err(PackFault::LargeBase { oid, size, size_max }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Puts results into the columns; answers how many there are.
@@ -273,7 +290,9 @@ struct Walker<'a> {
     /// Bytes of content on the path.
     held: usize,
     held_max: usize,
-    object_bytes_max: u64,
+    /// Bytes of content on the path that are in files.
+    spilled: u64,
+    limits: &'a ReceiveOptions,
     /// Frames below this have no content to drop.
     dropped_below: usize,
     /// Room for a delta, and buffers to be used again.
@@ -285,7 +304,7 @@ struct Walker<'a> {
 struct Frame {
     at: At,
     kind: ObjectKind,
-    content: Option<Vec<u8>>,
+    content: Option<Content>,
     by_entry: Range<usize>,
     by_name: Range<usize>,
 }
@@ -301,7 +320,7 @@ impl<'a> Walker<'a> {
         spool: &'a Spool,
         entries: &'a Entries,
         deltas: &'a Deltas,
-        options: &IntakeOptions,
+        options: &'a IntakeOptions,
         threads: usize,
     ) -> Self {
         Self {
@@ -315,7 +334,8 @@ impl<'a> Walker<'a> {
             path: Vec::new(),
             held: 0,
             held_max: options.limits.base_bytes_max / threads,
-            object_bytes_max: options.limits.held_object_bytes_max,
+            spilled: 0,
+            limits: &options.limits,
             dropped_below: 0,
             delta: Vec::new(),
             spare: Vec::new(),
@@ -331,7 +351,6 @@ impl<'a> Walker<'a> {
                     .entries
                     .kind(*entry)
                     .ok_or(IntakeError::Internal("a whole entry has no kind"))?;
-                self.check_base_size(*entry)?;
                 self.frame(At::Entry(*entry), kind, &self.entries.oid(*entry))
             }
             Root::Outside { oid, kind, content } => self.frame(At::Outside(content.clone()), *kind, oid),
@@ -344,19 +363,6 @@ impl<'a> Walker<'a> {
                 Some(entry) => self.step(*entry)?,
                 None => self.leave(),
             }
-        }
-        Ok(())
-    }
-
-    fn check_base_size(&self, entry: u32) -> Result<(), IntakeError> {
-        let (size, size_max) = (self.entries.size(entry), self.object_bytes_max);
-        if size > size_max {
-            let fault = ObjectFault::TooLarge {
-                what: "delta base",
-                size,
-                size_max,
-            };
-            return Err(self.entries.fault(entry, fault).into());
         }
         Ok(())
     }
@@ -391,31 +397,28 @@ impl<'a> Walker<'a> {
                 None
             },
         );
-        let mut content = self.spare.pop().unwrap_or_default();
-        self.source.inflate(entry, &mut self.delta)?;
-        let base_bytes = match (&frame.content, &frame.at) {
-            (Some(bytes), _) => bytes.as_slice(),
-            (None, At::Outside(bytes)) => bytes,
-            (None, At::Entry(_)) => return Err(IntakeError::Internal("a base has no content")),
+        let base_content = frame.held().ok_or(IntakeError::Internal("a base has no content"))?;
+        let mut maker = Maker {
+            source: &mut self.source,
+            limits: self.limits,
+            delta: &mut self.delta,
+            spare: &mut self.spare,
         };
-        apply(self.entries, entry, base_bytes, &self.delta, &mut content)?;
+        let (content, oid) = maker.apply(entry, kind, base_content)?;
         let is_last = frame.by_entry.is_empty() && frame.by_name.is_empty();
         if is_last && let Some(done) = frame.content.take() {
-            self.held = self.held.saturating_sub(done.len());
-            reuse(&mut self.spare, done);
+            self.release(done);
         }
-        let oid = self
-            .found
-            .inspector
-            .inspect(entry, kind, &content)
-            .map_err(|refused| match refused {
-                Refused::Fault(fault) => self.entries.fault(entry, fault),
-                Refused::Pack(fault) => fault,
-            })?;
+        let size = content.by_ref().len();
+        let oid = match (oid, &content) {
+            (Some(oid), _) => oid,
+            (None, Content::Memory(bytes)) => self.inspect(entry, kind, bytes)?,
+            (None, Content::Spooled(_)) => return Err(IntakeError::Internal("a file was not hashed")),
+        };
         self.found.resolved.push(Resolved {
             entry,
             kind,
-            size: content.len() as u64,
+            size,
             oid,
             base,
         });
@@ -423,37 +426,59 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
+    fn inspect(&mut self, entry: u32, kind: ObjectKind, content: &[u8]) -> Result<ObjectId, IntakeError> {
+        let inspected = self.found.inspector.inspect(entry, kind, content);
+        inspected.map_err(|refused| match refused {
+            Refused::Fault(fault) => self.entries.fault(entry, fault).into(),
+            Refused::Pack(fault) => fault.into(),
+        })
+    }
+
     /// Makes a resolved object the end of the path, if anything hangs on it.
-    fn enter(&mut self, entry: u32, kind: ObjectKind, oid: &ObjectId, content: Vec<u8>) {
-        let mut frame = self.frame(At::Entry(entry), kind, oid);
+    fn enter(&mut self, entry: u32, kind: ObjectKind, oid: &ObjectId, content: Content) {
+        let frame = self.frame(At::Entry(entry), kind, oid);
         if frame.by_entry.is_empty() && frame.by_name.is_empty() {
             return reuse(&mut self.spare, content);
         }
-        self.held += content.len();
-        frame.content = Some(content);
         self.path.push(frame);
-        self.shrink();
+        self.hold(self.path.len().saturating_sub(1), content);
     }
 
     /// Takes the last object off the path.
     fn leave(&mut self) {
         if let Some(content) = self.path.pop().and_then(|frame| frame.content) {
-            self.held = self.held.saturating_sub(content.len());
-            reuse(&mut self.spare, content);
+            self.release(content);
         }
         self.dropped_below = self.dropped_below.min(self.path.len());
+    }
+
+    /// Keeps the content of the object at `index` of the path.
+    fn hold(&mut self, index: usize, content: Content) {
+        let (memory, disk) = content.weight();
+        self.held += memory;
+        self.spilled += disk;
+        if let Some(frame) = self.path.get_mut(index) {
+            frame.content = Some(content);
+        }
+        self.shrink();
+    }
+
+    fn release(&mut self, content: Content) {
+        let (memory, disk) = content.weight();
+        self.held = self.held.saturating_sub(memory);
+        self.spilled = self.spilled.saturating_sub(disk);
+        reuse(&mut self.spare, content);
     }
 
     /// Drops content from the start of the path while too much is held; the end stays.
     fn shrink(&mut self) {
         let last = self.path.len().saturating_sub(1);
-        while self.held > self.held_max && self.dropped_below < last {
-            if let Some(content) = self
-                .path
-                .get_mut(self.dropped_below)
-                .and_then(|frame| frame.content.take())
-            {
-                self.held = self.held.saturating_sub(content.len());
+        let is_too_much =
+            |walker: &Self| walker.held > walker.held_max || walker.spilled > walker.limits.spill_bytes_max;
+        while is_too_much(self) && self.dropped_below < last {
+            let frame = self.path.get_mut(self.dropped_below);
+            if let Some(content) = frame.and_then(|frame| frame.content.take()) {
+                self.release(content);
             }
             self.dropped_below += 1;
         }
@@ -461,57 +486,120 @@ impl<'a> Walker<'a> {
 
     /// Makes sure that the object at `index` of the path has its content.
     fn fill(&mut self, index: usize) -> Result<(), IntakeError> {
-        let has_content = |frame: &Frame| frame.content.is_some() || matches!(frame.at, At::Outside(_));
-        if self.path.get(index).is_some_and(has_content) {
+        if self.path.get(index).is_some_and(|frame| frame.held().is_some()) {
             return Ok(());
         }
         let before = self.path.get(..index).unwrap_or_default();
-        let from = before.iter().rposition(has_content);
-        let mut content = self.spare.pop().unwrap_or_default();
+        let from = before.iter().rposition(|frame| frame.held().is_some());
+        let mut maker = Maker {
+            source: &mut self.source,
+            limits: self.limits,
+            delta: &mut self.delta,
+            spare: &mut self.spare,
+        };
+        let mut content = None;
         for at in from.map_or(0, |from| from + 1)..=index {
-            let Some(At::Entry(entry)) = self.path.get(at).map(|frame| frame.at.clone()) else {
+            let Some((At::Entry(entry), kind)) = self.path.get(at).map(|frame| (frame.at.clone(), frame.kind)) else {
                 return Err(IntakeError::Internal("the path has a hole"));
             };
-            self.source.inflate(entry, &mut self.delta)?;
             if at == 0 {
-                std::mem::swap(&mut content, &mut self.delta);
+                content = Some(maker.whole(entry, kind)?);
                 continue;
             }
-            let mut result = self.spare.pop().unwrap_or_default();
-            let base = match self.path.get(at - 1) {
-                Some(frame) if Some(at - 1) == from => held_content(frame),
-                _ => &content,
+            let base = match (&content, self.path.get(at - 1)) {
+                (Some(content), _) => Some(Content::by_ref(content)),
+                (None, frame) => frame.and_then(Frame::held),
             };
-            apply(self.entries, entry, base, &self.delta, &mut result)?;
-            reuse(&mut self.spare, std::mem::replace(&mut content, result));
+            let base = base.ok_or(IntakeError::Internal("a base has no content"))?;
+            let (result, _) = maker.apply(entry, kind, base)?;
+            if let Some(done) = content.replace(result) {
+                reuse(maker.spare, done);
+            }
         }
-        self.held += content.len();
-        if let Some(frame) = self.path.get_mut(index) {
-            frame.content = Some(content);
-        }
+        let content = content.ok_or(IntakeError::Internal("the path has a hole"))?;
         self.dropped_below = self.dropped_below.min(index);
-        self.shrink();
+        self.hold(index, content);
         Ok(())
     }
 }
 
-fn held_content(frame: &Frame) -> &[u8] {
-    match (&frame.content, &frame.at) {
-        (Some(content), _) => content,
-        (None, At::Outside(content)) => content,
-        (None, At::Entry(_)) => &[],
+impl Frame {
+    /// The content, unless it was dropped.
+    fn held(&self) -> Option<ContentRef<'_>> {
+        match (&self.content, &self.at) {
+            (Some(content), _) => Some(content.by_ref()),
+            (None, At::Outside(content)) => Some(ContentRef::Memory(content)),
+            (None, At::Entry(_)) => None,
+        }
     }
 }
 
-fn apply(entries: &Entries, entry: u32, base: &[u8], delta: &[u8], content: &mut Vec<u8>) -> Result<(), IntakeError> {
-    let applied = delta::apply_into(base, delta, content);
-    applied.map_err(|error| entries.fault(entry, ObjectFault::Delta(error.to_string())).into())
+/// Makes contents, with buffers to be used again.
+struct Maker<'w, 'a> {
+    source: &'w mut EntrySource<'a>,
+    limits: &'a ReceiveOptions,
+    delta: &'w mut Vec<u8>,
+    spare: &'w mut Vec<Vec<u8>>,
+}
+
+impl Maker<'_, '_> {
+    fn whole(&mut self, entry: u32, kind: ObjectKind) -> Result<Content, IntakeError> {
+        if large::is_large(self.source.entries(), entry, kind, self.limits) {
+            return large::whole(self.source, entry, self.limits);
+        }
+        let mut content = self.spare.pop().unwrap_or_default();
+        self.source.inflate(entry, &mut content)?;
+        Ok(Content::Memory(content))
+    }
+
+    /// Applies an entry's delta to its base. What was not held whole comes with its id.
+    fn apply(
+        &mut self,
+        entry: u32,
+        kind: ObjectKind,
+        base: ContentRef<'_>,
+    ) -> Result<(Content, Option<ObjectId>), IntakeError> {
+        let entries = self.source.entries();
+        let base = match base {
+            ContentRef::Memory(base) if !large::is_large(entries, entry, kind, self.limits) => base,
+            _ => {
+                let (content, oid) = large::apply(self.source, entry, base, self.limits)?;
+                return Ok((content, Some(oid)));
+            }
+        };
+        if kind != ObjectKind::Blob {
+            self.check_structure(entry, kind)?;
+        }
+        self.source.inflate(entry, self.delta)?;
+        let mut content = self.spare.pop().unwrap_or_default();
+        let applied = delta::apply_into(base, self.delta, &mut content);
+        applied.map_err(|error| entries.fault(entry, ObjectFault::Delta(error.to_string())))?;
+        Ok((Content::Memory(content), None))
+    }
+
+    /// Neither the delta of a commit, tree or tag nor what comes out may be larger than what is held.
+    fn check_structure(&mut self, entry: u32, kind: ObjectKind) -> Result<(), IntakeError> {
+        let entries = self.source.entries();
+        let size_max = self.limits.structure_bytes_max;
+        if !entries.is_large_delta(entry) && self.limits.held_object_bytes_max <= size_max {
+            return Ok(());
+        }
+        let size = self.source.delta_size_max(entry)?;
+        if size > size_max {
+            let what = kind.name();
+            return Err(entries
+                .fault(entry, ObjectFault::TooLarge { what, size, size_max })
+                .into());
+        }
+        Ok(())
+    }
 }
 
 /// Keeps a few small buffers for later.
-fn reuse(spare: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
+fn reuse(spare: &mut Vec<Vec<u8>>, content: Content) {
     const SPARE_MAX: usize = 8;
     const SPARE_LEN_MAX: usize = 1 << 20;
+    let Content::Memory(buffer) = content else { return };
     if spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_LEN_MAX {
         spare.push(buffer);
     }

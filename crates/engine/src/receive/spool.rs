@@ -60,12 +60,25 @@ impl Spool {
 
     /// Ends the writing: from here on the spool is only read.
     pub(crate) fn seal(&mut self) -> io::Result<()> {
-        if self.file.is_some() { self.write_out() } else { Ok(()) }
+        if self.file.is_some() {
+            self.write_out()?;
+            self.memory = Vec::new();
+        }
+        Ok(())
     }
 
     /// Everything, if it stayed in memory.
     pub(crate) fn in_memory(&self) -> Option<&[u8]> {
         self.file.is_none().then_some(&self.memory)
+    }
+
+    /// Everything, if it stayed in memory; else the spool as it was.
+    pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
+        if self.file.is_none() {
+            Ok(self.memory)
+        } else {
+            Err(self)
+        }
     }
 
     fn write_out(&mut self) -> io::Result<()> {

@@ -58,24 +58,15 @@ pub fn apply_into(base: &[u8], delta: &[u8], out: &mut Vec<u8>) -> Result<(), De
     Ok(())
 }
 
-/// A copy instruction: four bits say which bytes of the offset follow, three which of the length; 0 means 64 KiB.
+/// What a copy instruction copies, and what follows it.
 fn copy<'a, 'd>(base: &'a [u8], opcode: u8, operands: &'d [u8]) -> Result<(&'a [u8], &'d [u8]), DeltaError>
 where
     'd: 'a,
 {
-    let count = (opcode & 0x7f).count_ones() as usize;
-    let (used, rest) = operands.split_at_checked(count).ok_or(DeltaError::Truncated)?;
-    let mut operand = used.iter().map(|byte| u32::from(*byte));
-    let mut number = |bits: std::ops::Range<u8>| {
-        bits.enumerate()
-            .filter(|(_, bit)| opcode >> bit & 1 == 1)
-            .fold(0u32, |sum, (place, _)| sum | operand.next().unwrap_or(0) << (8 * place))
-    };
-    let offset = number(0..4);
-    let len = match number(4..7) {
-        0 => 0x10000,
-        len => len,
-    };
+    let (used, rest) = operands
+        .split_at_checked(operands_len(opcode))
+        .ok_or(DeltaError::Truncated)?;
+    let (offset, len) = copied(opcode, used);
     let out_of_bounds = DeltaError::CopyOutOfBounds {
         offset: offset.into(),
         len: len.into(),
@@ -86,6 +77,28 @@ where
         .and_then(|tail| tail.get(..len as usize))
         .ok_or(out_of_bounds)?;
     Ok((bytes, rest))
+}
+
+/// How many bytes follow the opcode of a copy instruction.
+pub(super) fn operands_len(opcode: u8) -> usize {
+    (opcode & 0x7f).count_ones() as usize
+}
+
+/// Offset and length of a copy instruction: four bits say which bytes of the offset follow, three which of the length; 0
+/// means 64 KiB.
+pub(super) fn copied(opcode: u8, operands: &[u8]) -> (u32, u32) {
+    let mut operand = operands.iter().map(|byte| u32::from(*byte));
+    let mut number = |bits: std::ops::Range<u8>| {
+        bits.enumerate()
+            .filter(|(_, bit)| opcode >> bit & 1 == 1)
+            .fold(0u32, |sum, (place, _)| sum | operand.next().unwrap_or(0) << (8 * place))
+    };
+    let offset = number(0..4);
+    let len = match number(4..7) {
+        0 => 0x10000,
+        len => len,
+    };
+    (offset, len)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The roles that a repository begins with.
 
 use super::decide::Identity;
-use cuesta_engine::{Engine, EngineError, Repository, RepositoryName, PushTarget};
+use cuesta_engine::{Engine, EngineError, PushTarget, Repository, RepositoryName};
 use cuesta_format::{AccountChange, Grantee, LogId, Role, RoleRecord};
 use cuesta_git::ObjectFormat;
 use cuesta_ledger::AccountsState;

@@ -4,6 +4,7 @@ mod births;
 mod differ;
 mod flushes;
 mod history;
+mod large;
 mod layers;
 mod measure;
 mod packs;

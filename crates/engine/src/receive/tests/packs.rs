@@ -12,7 +12,7 @@ use cuesta_git::{Checksum, ObjectFormat, ObjectId, ObjectKind, object_id};
 
 const FORMAT: ObjectFormat = ObjectFormat::Sha1;
 
-fn pack_of(entries: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn pack_of(entries: &[Vec<u8>]) -> Vec<u8> {
     let mut pack = PackHeader::new(entries.len() as u32).encode().to_vec();
     pack.extend(entries.concat());
     sealed(pack)
@@ -32,15 +32,15 @@ fn entry_of_size(kind: EntryKind, size: u64, content: &[u8]) -> Vec<u8> {
     out
 }
 
-fn entry(kind: EntryKind, content: &[u8]) -> Vec<u8> {
+pub(super) fn entry(kind: EntryKind, content: &[u8]) -> Vec<u8> {
     entry_of_size(kind, content.len() as u64, content)
 }
 
-fn blob(content: &[u8]) -> Vec<u8> {
+pub(super) fn blob(content: &[u8]) -> Vec<u8> {
     entry(EntryKind::Object(ObjectKind::Blob), content)
 }
 
-fn oid(kind: ObjectKind, content: &[u8]) -> ObjectId {
+pub(super) fn oid(kind: ObjectKind, content: &[u8]) -> ObjectId {
     object_id(FORMAT, kind, content).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn refusal(pack: &[u8]) -> PackFault {
 }
 
 /// A delta that inserts `new` after `copied` bytes of a base.
-fn delta(base: usize, copied: u8, new: &[u8]) -> Vec<u8> {
+pub(super) fn delta(base: usize, copied: u8, new: &[u8]) -> Vec<u8> {
     let mut out = vec![base as u8, copied + new.len() as u8, 0x90, copied, new.len() as u8];
     out.extend_from_slice(new);
     out
@@ -441,9 +441,9 @@ fn limits_hold_at_and_above() {
             .unwrap_err()
             .contains("too many objects")
     );
-    assert_eq!(with(&|options| options.limits.held_object_bytes_max = 5), Ok(()));
+    assert_eq!(with(&|options| options.limits.blob_bytes_max = 5), Ok(()));
     assert!(
-        with(&|options| options.limits.held_object_bytes_max = 4)
+        with(&|options| options.limits.blob_bytes_max = 4)
             .unwrap_err()
             .contains("too large")
     );
