@@ -109,7 +109,7 @@ impl Reader {
             return Ok(None);
         };
         let view = repository.view().await?;
-        call.node.unflushed.note(&repository);
+        call.node.unflushed.note_if_inline(&repository);
         let hidden = RepositoryOptions::of(view.state()).hidden(Service::UploadPack);
         let hides_some = !hidden.is_empty() && view.state().refs().keys().any(|name| hidden.hides(name));
         let log = repository.id();

@@ -121,6 +121,24 @@ async fn a_name_that_another_node_gave_away_refuses_the_push() {
     assert!(found.log().fresh().await.unwrap().refs().is_empty());
 }
 
+/// One user may not be allowed to write to what another has made.
+#[tokio::test]
+async fn users_do_not_share_what_they_make() {
+    let repo = Repo::new();
+    let c = chain(&repo);
+    let server = Server::new(|_| ()).await;
+    let (one, new) = (target(&server.engine).await, name("a/new"));
+    let other = server.engine.push_target(&new, ObjectFormat::Sha1, "another");
+    let other = other.await.unwrap();
+    let pack = || repo.pack(&[c[3].to_string()], &[]);
+    ok(&push(&one, &[("refs/heads/one", c[3])], pack()).await);
+    let report = push(&other, &[("refs/heads/other", c[3])], pack()).await;
+    assert_eq!(reasons(&report), ["the repository was made by another push meanwhile"]);
+    let found = server.engine.repository(&new).await.unwrap().unwrap();
+    assert_eq!(found.id(), one.repository().id());
+    assert_eq!(found.log().fresh().await.unwrap().refs().len(), 1);
+}
+
 #[tokio::test]
 async fn a_name_that_was_deleted_does_not_come_back_by_a_push_under_way() {
     let repo = Repo::new();
