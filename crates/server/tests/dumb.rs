@@ -243,11 +243,12 @@ fn backend(root: &Path, path: &str) -> Answer {
         .output()
         .unwrap();
     let text = &output.stdout;
-    let status = if text.starts_with(b"Status: ") {
-        String::from_utf8_lossy(&text[8..11]).into_owned()
-    } else {
-        "200".to_owned()
-    };
+    let head = String::from_utf8_lossy(text);
+    let status = head
+        .split("\r\n")
+        .take_while(|line| !line.is_empty())
+        .find_map(|line| line.strip_prefix("Status: "));
+    let status = status.map_or("200", |line| &line[..3]);
     Answer::parse(&[format!("HTTP/1.1 {status} X\r\n").as_bytes(), text].concat())
 }
 
