@@ -123,6 +123,7 @@ pub mod options;
 pub mod pktline;
 pub mod receive;
 pub mod sideband;
+pub mod ssh;
 #[cfg(test)]
 mod testing;
 pub mod upload;
