@@ -38,6 +38,11 @@ impl Intake {
         self.parser.feed(bytes)
     }
 
+    /// Whether the current pack has come to its end.
+    pub(crate) fn is_pack_whole(&self) -> bool {
+        self.parser.is_pack_whole()
+    }
+
     /// Ends the current pack; fails unless it is whole.
     pub(crate) fn finish_pack(&mut self) -> Result<(), IntakeError> {
         self.parser.finish_pack()

@@ -122,6 +122,11 @@ impl PackParser {
         (self.entries.len(), self.entries.len().saturating_add(self.left))
     }
 
+    /// Whether the current pack has come to its end.
+    pub(crate) fn is_pack_whole(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
     /// Takes the next bytes.
     pub(crate) fn feed(&mut self, mut input: &[u8]) -> Result<(), IntakeError> {
         self.bytes += input.len() as u64;

@@ -97,6 +97,20 @@ impl<'a> Receiver<'a> {
         !matches!(self.state, Parsing::Failed(_))
     }
 
+    /// Whether nothing more is to come of the current pack: it has come to its end, or it is refused already. For senders
+    /// that do not say when they are done; finding out takes apart what was fed so far.
+    pub async fn is_pack_whole(&mut self) -> bool {
+        if !self.buffer.is_empty() {
+            self.parse(false).await;
+        }
+        self.settle_parsing().await;
+        match &self.state {
+            Parsing::Idle(intake) => intake.is_pack_whole(),
+            Parsing::Failed(_) => true,
+            Parsing::Fresh | Parsing::Busy(_) => false,
+        }
+    }
+
     /// Ends the current pack; another may follow.
     pub async fn finish_pack(&mut self) {
         if matches!(self.state, Parsing::Fresh) && self.buffer.len() <= SMALL_PUSH_LEN_MAX {

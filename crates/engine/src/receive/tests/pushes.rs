@@ -492,3 +492,30 @@ async fn a_small_pack_of_much_content_is_taken_by_a_worker() {
     let view = server.repository.view().await.unwrap();
     assert_eq!(view.object(&oid).await.unwrap().unwrap().1, zeros);
 }
+
+#[tokio::test]
+async fn a_pack_tells_where_it_ends() {
+    let repo = Repo::new();
+    let c = chain(&repo);
+    let pack = Bytes::from(repo.pack(&[c[1].to_string()], &[]));
+    let server = Server::new(|_| ()).await;
+    let mut receiver = server.repository.receiver().await.unwrap();
+    assert!(!receiver.is_pack_whole().await, "nothing has come yet");
+    for cut in [0..7, 7..pack.len() - 21, pack.len() - 21..pack.len() - 1] {
+        assert!(receiver.feed(pack.slice(cut.clone())).await);
+        assert!(!receiver.is_pack_whole().await, "{cut:?}");
+    }
+    assert!(receiver.feed(pack.slice(pack.len() - 1..)).await);
+    assert!(receiver.is_pack_whole().await);
+    receiver.finish_pack().await;
+    let command = RefCommand {
+        name: b"refs/heads/main".to_vec(),
+        old: NULL,
+        new: c[1],
+    };
+    ok(&receiver.finish(ReceiveRequest::new(vec![command], "")).await.unwrap());
+    // What is refused is as good as whole: nothing more is wanted of it.
+    let mut receiver = server.repository.receiver().await.unwrap();
+    receiver.feed(Bytes::from_static(b"no pack at all")).await;
+    assert!(receiver.is_pack_whole().await);
+}
