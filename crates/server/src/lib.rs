@@ -1,4 +1,4 @@
-//! The `cuesta` binary: configuration, HTTP, commands, metrics. What Git means is the engine's business and how it is said
+//! The `cuesta` binary: configuration, HTTP, SSH, commands, metrics. What Git means is the engine's business and how it is said
 //! on the wire is the protocol's; here the two meet.
 
 pub mod access;
@@ -14,6 +14,7 @@ pub mod node;
 pub mod ref_rope;
 pub mod remote;
 pub mod service;
+pub mod ssh;
 pub mod storage;
 pub mod tls;
 pub mod unflushed;

@@ -19,19 +19,28 @@ pub enum Endpoint {
     UploadArchive,
     /// A file for a dumb client.
     File,
+    /// Refs or a fetch over SSH, with the status that HTTP would have.
+    SshUploadPack,
+    /// Refs or a push over SSH.
+    SshReceivePack,
+    /// An archive over SSH.
+    SshUploadArchive,
     /// Everything else.
     #[default]
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::UploadPackRefs,
         Self::ReceivePackRefs,
         Self::UploadPack,
         Self::ReceivePack,
         Self::UploadArchive,
         Self::File,
+        Self::SshUploadPack,
+        Self::SshReceivePack,
+        Self::SshUploadArchive,
         Self::Other,
     ];
 
@@ -44,6 +53,9 @@ impl Endpoint {
             Self::ReceivePack => "receive-pack",
             Self::UploadArchive => "upload-archive",
             Self::File => "file",
+            Self::SshUploadPack => "ssh-upload-pack",
+            Self::SshReceivePack => "ssh-receive-pack",
+            Self::SshUploadArchive => "ssh-upload-archive",
             Self::Other => "other",
         }
     }
@@ -85,6 +97,9 @@ pub struct Metrics {
     endpoints: [EndpointCounters; Endpoint::ALL.len()],
     in_flight: AtomicU64,
     connections: AtomicU64,
+    ssh_connections: AtomicU64,
+    ssh_logins: AtomicU64,
+    ssh_keys_refused: AtomicU64,
     pushes_accepted: AtomicU64,
     pushes_refused: AtomicU64,
     flushes: AtomicU64,
@@ -124,6 +139,18 @@ impl Metrics {
 
     pub(crate) fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ssh_connection_opened(&self) {
+        self.ssh_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ssh_logged_in(&self) {
+        self.ssh_logins.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ssh_key_refused(&self) {
+        self.ssh_keys_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A push whose every ref was taken (`accepted`), or not.
@@ -194,6 +221,24 @@ impl Metrics {
                 "counter",
                 "connections accepted",
                 &self.connections,
+            ),
+            (
+                "cuesta_ssh_connections_total",
+                "counter",
+                "SSH connections accepted",
+                &self.ssh_connections,
+            ),
+            (
+                "cuesta_ssh_logins_total",
+                "counter",
+                "SSH connections that were authenticated",
+                &self.ssh_logins,
+            ),
+            (
+                "cuesta_ssh_keys_refused_total",
+                "counter",
+                "SSH keys that nobody has",
+                &self.ssh_keys_refused,
             ),
             (
                 "cuesta_flushes_total",

@@ -6,9 +6,12 @@ use crate::config::{Authentication, Settings};
 use crate::http::listener;
 use crate::logs;
 use crate::node::Node;
+use crate::ssh;
 use crate::storage::{self, Role};
 use crate::tls::Tls;
 use anyhow::{Context, anyhow};
+use futures::FutureExt;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,9 +22,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     logs::start(settings).map_err(|error| anyhow!(error))?;
     // Taken before anything is opened, so that an early signal drains too.
     let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let listener = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("cannot listen on '{}'", settings.listen))?;
+    let listener = bind(settings.listen).await?;
+    let ssh = match settings.ssh_address().map_err(|refusal| anyhow!(refusal))? {
+        Some(address) => Some((bind(address).await?, ssh::host_key::load(settings)?)),
+        None => None,
+    };
     let node = Node::new(settings.clone(), storage::open(settings, Role::Server).await?);
     let tls = open_tls(&node)?;
     if settings.is_readable_on_the_way() {
@@ -30,20 +35,33 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         );
     }
     let background = Background::start(node.clone());
-    announce(&listener, settings)?;
+    announce(&listener, ssh.as_ref().map(|(listener, _)| listener), settings)?;
     let stopping = node.clone();
     let stop = async move {
         wait(terminate, interrupt).await;
         tracing::info!("draining: no new connections, requests in flight end");
         stopping.drain();
     };
-    let drained = listener::serve(node.clone(), listener, tls, stop).await;
-    if !drained {
+    let stop = stop.boxed().shared();
+    let over_ssh = async {
+        match ssh {
+            Some((listener, key)) => ssh::listener::serve(node.clone(), listener, key, stop.clone()).await,
+            None => true,
+        }
+    };
+    let over_http = listener::serve(node.clone(), listener, tls, stop.clone());
+    let (http_drained, ssh_drained) = tokio::join!(over_http, over_ssh);
+    if !(http_drained && ssh_drained) {
         tracing::warn!(in_flight = node.metrics.in_flight(), "requests in flight were cut off");
     }
     background.finish(Duration::from_secs(settings.drain_seconds_max)).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("cannot listen on '{address}'"))
 }
 
 async fn wait(mut terminate: Signal, mut interrupt: Signal) {
@@ -67,11 +85,15 @@ fn open_tls(node: &Node) -> anyhow::Result<Option<Tls>> {
     )?))
 }
 
-fn announce(listener: &TcpListener, settings: &Settings) -> anyhow::Result<()> {
+fn announce(listener: &TcpListener, ssh: Option<&TcpListener>, settings: &Settings) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let scheme = if settings.serves_tls() { "https" } else { "http" };
+    let ssh = match ssh {
+        Some(listener) => format!("cuesta serves ssh://git@{}/\n", listener.local_addr()?),
+        None => String::new(),
+    };
     print(&format!(
-        "cuesta {version} serves {scheme}://{address}/\n\nPush a repository:\n  git push {scheme}://{address}/alice/notes.git main\n",
+        "cuesta {version} serves {scheme}://{address}/\n{ssh}\nPush a repository:\n  git push {scheme}://{address}/alice/notes.git main\n",
         version = env!("CARGO_PKG_VERSION"),
     ))?;
     if settings.authentication == Authentication::Accounts {

@@ -25,6 +25,11 @@ pub struct Settings {
     /// A proxy that ends TLS is in front: credentials are taken over plain HTTP, and a client's address is the last one in
     /// `X-Forwarded-For`.
     pub behind_tls_proxy: bool,
+    /// Address and port of SSH; empty for none.
+    pub ssh_listen: String,
+    /// The private key that tells this server from others over SSH: an OpenSSH key file. Empty: one in the data directory,
+    /// made if missing. Nodes that share a name share a key.
+    pub ssh_host_key: String,
     /// The bucket's URL, or a directory. `<data>/bucket` by default.
     pub bucket: String,
     /// Base URL of the store, for S3-compatible ones and emulators. Empty here and below: what the vendor's own environment
@@ -61,7 +66,7 @@ pub struct Settings {
     /// How long after a pack was first seen its objects are still served one by one to dumb clients, in seconds: the list of
     /// packs that such a client has taken may be that old.
     pub dumb_packs_after_seconds: u64,
-    /// Open connections; further ones wait to be accepted.
+    /// Open connections, of HTTP and of SSH each; further ones wait to be accepted.
     pub connections_max: usize,
     /// How long requests in flight may take to end after SIGTERM or SIGINT, in seconds.
     pub drain_seconds_max: u64,
@@ -89,6 +94,8 @@ impl Default for Settings {
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),
             behind_tls_proxy: false,
+            ssh_listen: String::new(),
+            ssh_host_key: String::new(),
             bucket_endpoint: String::new(),
             bucket_region: String::new(),
             bucket_access_key_id: String::new(),
@@ -128,6 +135,7 @@ impl Settings {
                 return Err(format!("setting '{name}' must be at least 1"));
             }
         }
+        self.ssh_address()?;
         if self.bucket.is_empty() {
             return Err("setting 'bucket' is empty".to_owned());
         }
@@ -147,16 +155,36 @@ impl Settings {
         !(self.serves_tls() || self.behind_tls_proxy || self.listen.ip().is_loopback())
     }
 
+    /// Where SSH is to listen, if it is.
+    pub fn ssh_address(&self) -> Result<Option<SocketAddr>, String> {
+        if self.ssh_listen.is_empty() {
+            return Ok(None);
+        }
+        let address = self.ssh_listen.parse().map(Some);
+        address.map_err(|_| {
+            format!(
+                "setting 'ssh_listen' is '{}': expected an address and port such as 127.0.0.1:2222",
+                self.ssh_listen
+            )
+        })
+    }
+
     /// Refuses to serve strangers where nobody is told apart: anyone who reaches the port can read and write everything.
     pub fn check_exposure(&self) -> Result<(), String> {
-        if self.listen.ip().is_loopback() || self.authentication != Authentication::None {
+        if self.authentication != Authentication::None {
             return Ok(());
         }
-        Err(format!(
-            "refusing to listen on '{}': it is not a loopback address and no authentication is configured; \
-             set authentication = \"accounts\", or listen on 127.0.0.1 and put an authenticating proxy in front",
-            self.listen
-        ))
+        let addresses = [Some(self.listen), self.ssh_address()?];
+        let exposed = addresses
+            .into_iter()
+            .flatten()
+            .find(|address| !address.ip().is_loopback());
+        exposed.map_or(Ok(()), |address| {
+            Err(format!(
+                "refusing to listen on '{address}': it is not a loopback address and no authentication is configured; \
+                 set authentication = \"accounts\", or listen on 127.0.0.1 and put an authenticating proxy in front"
+            ))
+        })
     }
 }
 

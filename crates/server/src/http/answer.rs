@@ -200,6 +200,11 @@ impl Answer {
         }
     }
 
+    /// The status, and what is sent, for a transport that has no headers.
+    pub fn into_parts(self) -> (StatusCode, Content) {
+        (self.status, self.content)
+    }
+
     /// The response, whose end closes `record`.
     pub fn into_response(self, record: Arc<Record>) -> Response<ResponseBody> {
         record.answers(self.status);

@@ -10,6 +10,7 @@ use super::route::Route;
 use crate::access::{Identity, Want};
 use crate::metrics::Endpoint;
 use crate::node::Node;
+use crate::service::input::Input;
 use crate::service::{advertise, archive, dumb, fetch, push};
 use cuesta_engine::{EngineError, Repository, RepositoryName};
 use cuesta_format::RepositoryRecord;
@@ -23,6 +24,15 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+/// How a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// In a request of its own, which says everything.
+    Http,
+    /// In a conversation.
+    Ssh,
+}
+
 /// One request to a service of one repository, its form checked and its sender admitted.
 pub struct Call {
     /// The node that serves.
@@ -35,6 +45,8 @@ pub struct Call {
     pub identity: Identity,
     /// The protocol version asked for, as the service speaks it.
     pub version: Version,
+    /// How the request came.
+    pub transport: Transport,
     /// The request's record.
     pub record: Arc<Record>,
 }
@@ -153,17 +165,14 @@ async fn call(
         .get("git-protocol")
         .map_or(&b""[..], |value| value.as_bytes());
     let version = Version::requested(asked).of_service(service);
-    record.speaks(match version {
-        Version::V0 => 0,
-        Version::V1 => 1,
-        Version::V2 => 2,
-    });
+    record.speaks(version);
     Ok(Call {
         node,
         name,
         admitted: repository,
         identity,
         version,
+        transport: Transport::Http,
         record: record.clone(),
     })
 }
@@ -200,7 +209,7 @@ async fn rpc(call: Call, service: Service, parts: &Parts, body: Incoming) -> Ans
     };
     match service {
         Service::UploadPack => fetch::answer(call, body).await,
-        Service::ReceivePack => push::answer(call, body).await,
+        Service::ReceivePack => push::answer(call, Input::Body(body)).await,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::access::Identity;
 use crate::metrics::{Endpoint, Metrics};
 use cuesta_engine::RepositoryName;
-use cuesta_protocol::Service;
+use cuesta_protocol::{Service, Version};
 use cuesta_store::Bucket;
 use parking_lot::Mutex;
 use std::fmt;
@@ -80,8 +80,12 @@ impl Record {
     }
 
     /// The protocol version that is spoken.
-    pub fn speaks(&self, version: u8) {
-        self.details.lock().version = version;
+    pub fn speaks(&self, version: Version) {
+        self.details.lock().version = match version {
+            Version::V0 => 0,
+            Version::V1 => 1,
+            Version::V2 => 2,
+        };
     }
 
     /// The status that is answered.
@@ -94,12 +98,22 @@ impl Record {
         self.details.lock().error.get_or_insert_with(|| printable(why));
     }
 
-    pub(super) fn sent(&self, count: usize) {
+    /// Whether something went wrong so far.
+    pub fn has_failed(&self) -> bool {
+        self.details.lock().error.is_some()
+    }
+
+    /// Counts bytes of a request that was read before its record began.
+    pub(crate) fn took(&self, count: usize) {
+        self.received.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sent(&self, count: usize) {
         self.sent.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Ends the record, once: counts it and writes its log line.
-    pub(super) fn close(&self, whole: bool) {
+    pub(crate) fn close(&self, whole: bool) {
         if self.closed.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -1,9 +1,11 @@
-//! `info/refs`: what a repository has and what its services offer (gitprotocol-http, `Smart Clients`).
+//! What a repository has and what its services offer: `info/refs` (gitprotocol-http, `Smart Clients`), or the first words of
+//! a conversation.
 
+use super::fetch::Opened;
 use super::repository_options::{RepositoryOptions, default_receive};
 use super::shown_refs;
 use crate::http::answer::Answer;
-use crate::http::front::Call;
+use crate::http::front::{Call, Transport};
 use crate::http::response_body::Content;
 use crate::node::Node;
 use crate::ref_rope::{Form, RefLines, Rope};
@@ -14,18 +16,18 @@ use cuesta_protocol::advertise::{self, AdvertisedRef, Head};
 use cuesta_protocol::{Service, Version};
 use http::StatusCode;
 
-/// Answers `GET info/refs?service=…`.
+/// The advertisement of a service.
 pub async fn answer(call: Call, service: Service) -> Answer {
     let repository = match call.repository().await {
         Ok(Some(repository)) => repository,
         Ok(None) if service == Service::ReceivePack => {
-            return Answer::whole(content_type(service), for_new_repository(call.version));
+            return Answer::whole(content_type(service), for_new_repository(&call));
         }
         Ok(None) => return Answer::not_found(),
         Err(error) => return Answer::engine_error(&error, &call.record),
     };
     if call.version == Version::V2 {
-        return capabilities(&repository, service);
+        return capabilities(&call, &repository, service);
     }
     match repository.view().await {
         Ok(view) => refs(&call, &repository, &view, service).await,
@@ -33,11 +35,21 @@ pub async fn answer(call: Call, service: Service) -> Answer {
     }
 }
 
+/// The advertisement, v0 or v1, of what was opened already.
+pub async fn of_view(call: &Call, opened: &Opened, service: Service) -> Answer {
+    refs(call, &opened.repository, &opened.view, service).await
+}
+
+/// Whether a setting keeps the service off HTTP.
+fn is_disabled(call: &Call, options: &RepositoryOptions<'_>, service: Service) -> bool {
+    call.transport == Transport::Http && !options.serves(service)
+}
+
 /// The v2 advertisement tells of no ref, so that the view at hand will do.
-fn capabilities(repository: &Repository, service: Service) -> Answer {
+fn capabilities(call: &Call, repository: &Repository, service: Service) -> Answer {
     let view = repository.known_view();
     let options = RepositoryOptions::of(view.state());
-    if !options.serves(service) {
+    if is_disabled(call, &options, service) {
         return disabled();
     }
     let mut bytes = Vec::with_capacity(256);
@@ -46,10 +58,11 @@ fn capabilities(repository: &Repository, service: Service) -> Answer {
 }
 
 async fn refs(call: &Call, repository: &Repository, view: &View, service: Service) -> Answer {
-    if !RepositoryOptions::of(view.state()).serves(service) {
+    if is_disabled(call, &RepositoryOptions::of(view.state()), service) {
         return disabled();
     }
-    let lines = lines(&call.node, repository, view, service, call.version, true).await;
+    let http = call.transport == Transport::Http;
+    let lines = lines(&call.node, repository, view, service, call.version, http).await;
     Answer::ok(content_type(service), Content::Lines(lines))
 }
 
@@ -139,13 +152,13 @@ pub(crate) fn write(state: &State, rope: &Rope, offer: &Offer) -> RefLines {
 const OPENING_BYTES_GUESS: usize = 512;
 
 /// What a push to a repository is told that it will make. Clients take the object format from here: the default one.
-fn for_new_repository(version: Version) -> Vec<u8> {
+fn for_new_repository(call: &Call) -> Vec<u8> {
     let format = ObjectFormat::Sha1;
     let offered = advertise::receive_capabilities(&default_receive(), format);
     let head = Head {
         service: Service::ReceivePack,
-        version,
-        http: true,
+        version: call.version,
+        http: call.transport == Transport::Http,
         format,
         capabilities: &offered,
     };

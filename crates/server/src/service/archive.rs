@@ -4,7 +4,7 @@ use super::repository_options::RepositoryOptions;
 use super::shown_refs;
 use crate::access::Identity;
 use crate::http::answer::Answer;
-use crate::http::front::{Call, body_error};
+use crate::http::front::{Call, Transport, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::{Content, Cut, Piece};
@@ -39,6 +39,11 @@ pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
         Ok(body) => body,
         Err(error) => return body_error(&error, &call.record),
     };
+    answer_request(call, &body).await
+}
+
+/// Answers one whole request.
+pub async fn answer_request(call: Call, request: &[u8]) -> Answer {
     let repository = match call.repository().await {
         Ok(Some(repository)) => repository,
         Ok(None) => return Answer::not_found(),
@@ -49,10 +54,11 @@ pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
         Err(error) => return Answer::engine_error(&error, &call.record),
     };
     let is_known = matches!(call.identity, Identity::User { .. });
-    if !RepositoryOptions::of(view.state()).serves_archives(is_known) {
+    let is_served = RepositoryOptions::of(view.state()).serves_archives(is_known);
+    if call.transport == Transport::Http && !is_served {
         return Answer::error(StatusCode::FORBIDDEN, "Service not enabled: 'upload-archive'");
     }
-    let request = read_request(&body, Limits::new());
+    let request = read_request(request, Limits::new());
     let pieces = respond(call.node, view, request, call.record);
     Answer::ok(RESULT_TYPE, Content::Stream(pieces))
 }

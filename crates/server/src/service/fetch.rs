@@ -1,4 +1,4 @@
-//! `POST git-upload-pack`: refs, negotiation, and the pack (gitprotocol-v2; gitprotocol-pack for v0 and v1).
+//! Fetches, one request at a time: refs, negotiation, and the pack (gitprotocol-v2; gitprotocol-pack for v0 and v1).
 
 use super::ls_refs;
 use super::negotiate::{self, Refusal, V0Fetch};
@@ -6,7 +6,8 @@ use super::pack_answer::{PackAnswer, PackForm};
 use super::repository_options::RepositoryOptions;
 use super::shown_refs;
 use crate::http::answer::Answer;
-use crate::http::front::{Call, body_error};
+use crate::http::front::{Call, Transport, body_error};
+use crate::http::record::Record;
 use crate::http::request_body::{BodyError, RequestBody};
 use crate::http::response_body::Content;
 use crate::ref_rope::Form;
@@ -18,6 +19,7 @@ use cuesta_protocol::filter::FilterSpec;
 use cuesta_protocol::sideband::SideBand;
 use cuesta_protocol::upload::answer::{FetchAnswer, write_v0_shallow};
 use cuesta_protocol::upload::ls_refs::LsRefs;
+use cuesta_protocol::upload::v0;
 use cuesta_protocol::upload::v2::{Command, Fetch, FetchStep};
 use cuesta_protocol::upload::{Deepen, PackRequest};
 use cuesta_protocol::{Limits, ProtocolError, Service, Version, pktline};
@@ -28,63 +30,103 @@ const CONTENT_TYPE: &str = "application/x-git-upload-pack-result";
 /// Haves that are looked up on the reactor: a fraction of a millisecond.
 const HAVES_INLINE_MAX: usize = 64;
 
-/// Answers a fetch. What is refused is said in an `ERR` packet: of a POST's error status clients show no text.
+/// Answers a fetch over HTTP.
 pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
     let request = match body
         .collect(call.node.settings.fetch_request_bytes_max.as_usize())
         .await
     {
         Ok(request) => request,
-        Err(error @ BodyError::TooLarge { .. }) => return refused(&call, &error.to_string()),
+        Err(error @ BodyError::TooLarge { .. }) => return refused(&call.record, &error.to_string()),
         Err(error) => return body_error(&error, &call.record),
     };
-    let repository = match call.repository().await {
-        Ok(Some(repository)) => repository,
-        Ok(None) => return Answer::not_found(),
-        Err(error) => return Answer::engine_error(&error, &call.record),
-    };
-    let view = match repository.view().await {
-        Ok(view) => view,
-        Err(error) => return Answer::engine_error(&error, &call.record),
-    };
-    if !RepositoryOptions::of(view.state()).serves(Service::UploadPack) {
-        return Answer::error(StatusCode::FORBIDDEN, "service not enabled");
-    }
-    // Another process may have pushed, or this one before it was restarted.
-    call.node.unflushed.note_if_inline(&repository);
-    let exchange = Exchange {
-        call,
-        repository: &repository,
-        view,
+    answer_request(call, request).await
+}
+
+/// Answers one whole request. What is refused is said in an `ERR` packet: of a POST's error status clients show no text.
+pub async fn answer_request(call: Call, request: Bytes) -> Answer {
+    let exchange = match open(&call).await {
+        Ok(opened) => Exchange::new(call, opened),
+        Err(answer) => return *answer,
     };
     let answered = match exchange.call.version {
         Version::V2 => exchange.v2(&request).await,
         Version::V0 | Version::V1 => exchange.v0(&request).await,
     };
-    answered.unwrap_or_else(|refusal| match refusal {
-        Refusal::Protocol(error) => refused(&exchange.call, &error.to_string()),
-        Refusal::Engine(error) => {
-            let text = Answer::engine_text(&error, &exchange.call.record);
-            refused(&exchange.call, &text)
-        }
-    })
+    answered.unwrap_or_else(|refusal| exchange.refused(&refusal))
 }
 
-fn refused(call: &Call, text: &str) -> Answer {
-    call.record.failed(text);
+/// A repository, and how it is at this moment.
+pub struct Opened {
+    pub(super) repository: Arc<Repository>,
+    pub(super) view: View,
+}
+
+/// Opens what is to be fetched from.
+pub async fn open(call: &Call) -> Result<Opened, Box<Answer>> {
+    let failed = |error| Box::new(Answer::engine_error(&error, &call.record));
+    let repository = call.repository().await.map_err(failed)?;
+    let repository = repository.ok_or_else(|| Box::new(Answer::not_found()))?;
+    let view = repository.view().await.map_err(failed)?;
+    let is_served = RepositoryOptions::of(view.state()).serves(Service::UploadPack);
+    if call.transport == Transport::Http && !is_served {
+        return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
+    }
+    // Another process may have pushed, or this one before it was restarted.
+    call.node.unflushed.note_if_inline(&repository);
+    Ok(Opened { repository, view })
+}
+
+/// The answer to what is no request.
+pub fn refusal(record: &Record, error: &ProtocolError) -> Answer {
+    refused(record, &error.to_string())
+}
+
+fn refused(record: &Record, text: &str) -> Answer {
+    record.failed(text);
     let mut out = Vec::new();
     pktline::encode_error(&mut out, text);
     Answer::whole(CONTENT_TYPE, out)
 }
 
 /// One request, and the view that it is answered from.
-struct Exchange<'a> {
+pub(super) struct Exchange {
     call: Call,
-    repository: &'a Repository,
+    repository: Arc<Repository>,
     view: View,
 }
 
-impl Exchange<'_> {
+impl Exchange {
+    pub(super) fn new(call: Call, opened: Opened) -> Self {
+        let Opened { repository, view } = opened;
+        Self { call, repository, view }
+    }
+
+    pub(super) fn call(&self) -> &Call {
+        &self.call
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What a client is told whose request is refused.
+    pub(super) fn refused(&self, refusal: &Refusal) -> Answer {
+        match refusal {
+            Refusal::Protocol(error) => refused(&self.call.record, &error.to_string()),
+            Refusal::Engine(error) => {
+                let text = Answer::engine_text(error, &self.call.record);
+                refused(&self.call.record, &text)
+            }
+        }
+    }
+
+    /// A parser of v0 requests to this repository.
+    pub(super) fn v0_parser(&self, stateless: bool) -> v0::RequestParser {
+        let options = RepositoryOptions::of(self.view.state()).upload();
+        v0::RequestParser::new(self.view.object_format(), options, self.limits(), stateless)
+    }
+
     async fn v2(&self, body: &Bytes) -> Result<Answer, Refusal> {
         let options = RepositoryOptions::of(self.view.state()).upload();
         let request = match negotiate::read_v2(body, self.view.object_format(), options, self.limits()) {
@@ -99,7 +141,7 @@ impl Exchange<'_> {
             Command::LsRefs(request) => Ok(self.ls_refs(request).await),
             Command::Fetch(fetch) => self.fetch(fetch).await,
             // Not offered, so the parser lets none through.
-            _ => Ok(refused(&self.call, "command is not supported")),
+            _ => Ok(refused(&self.call.record, "command is not supported")),
         }
     }
 
@@ -155,8 +197,7 @@ impl Exchange<'_> {
     }
 
     async fn v0(&self, body: &Bytes) -> Result<Answer, Refusal> {
-        let options = RepositoryOptions::of(self.view.state()).upload();
-        let V0Fetch { request, events } = negotiate::read_v0(body, self.view.object_format(), options, self.limits())?;
+        let V0Fetch { request, events } = negotiate::read_v0(body, self.v0_parser(true))?;
         let Some(request) = request else {
             return Ok(Answer::whole(CONTENT_TYPE, Bytes::new()));
         };
@@ -170,15 +211,27 @@ impl Exchange<'_> {
         let asked = request.clone();
         let (pack_follows, common, out) = self
             .negotiate(events.len(), move || {
-                let pack_follows = negotiate::run_v0(&asked, &events, &mut negotiation, &mut out)?;
-                Ok((pack_follows, negotiation.common().to_vec(), out))
+                let mut acks = v0::Negotiation::new(&asked, true);
+                let step = negotiate::run_v0(&mut acks, &events, &mut negotiation, &mut out)?;
+                Ok((step == v0::Step::Pack, negotiation.common().to_vec(), out))
             })
             .await?;
         if !pack_follows {
             return Ok(Answer::whole(CONTENT_TYPE, out));
         }
+        self.v0_pack(&request, common, boundary, out).await
+    }
+
+    /// The pack of a v0 fetch, behind what was to be said `before` it.
+    pub(super) async fn v0_pack(
+        &self,
+        request: &v0::Request,
+        common: Vec<ObjectId>,
+        boundary: Option<Arc<Boundary>>,
+        before: Vec<u8>,
+    ) -> Result<Answer, Refusal> {
         let form = PackForm {
-            before: out,
+            before,
             side_band: request.side_band,
             refusal: FetchAnswer { sideband_all: false },
         };
@@ -186,7 +239,7 @@ impl Exchange<'_> {
     }
 
     /// Where the client's history ends after this fetch; `None` if nothing was asked and nobody's history has an end.
-    async fn boundary(&self, pack: &PackRequest) -> Result<Option<Arc<Boundary>>, Refusal> {
+    pub(super) async fn boundary(&self, pack: &PackRequest) -> Result<Option<Arc<Boundary>>, Refusal> {
         let state = self.view.state();
         let deepen = match &pack.deepen {
             Deepen::Unchanged if pack.shallow.is_empty() && state.shallow().is_empty() => return Ok(None),
@@ -216,7 +269,7 @@ impl Exchange<'_> {
     }
 
     /// Runs a negotiation where it may take its time.
-    async fn negotiate<T: Send + 'static>(
+    pub(super) async fn negotiate<T: Send + 'static>(
         &self,
         haves: usize,
         work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
@@ -228,11 +281,12 @@ impl Exchange<'_> {
         }
     }
 
-    async fn check_wants(&self, wants: &[ObjectId], v2: bool) -> Result<(), EngineError> {
+    pub(super) async fn check_wants(&self, wants: &[ObjectId], v2: bool) -> Result<(), EngineError> {
         let options = RepositoryOptions::of(self.view.state());
         let hidden = options.hidden(Service::UploadPack);
         let visible = |name: &cuesta_git::RefName| !hidden.hides(name);
-        match upload::refused_want(&self.view, wants, options.wants(v2), visible).await? {
+        let policy = options.wants(v2, self.call.transport == Transport::Ssh);
+        match upload::refused_want(&self.view, wants, policy, visible).await? {
             Some(want) => Err(EngineError::NotOurRef(want)),
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Negotiation over HTTP: every request stands alone and says all that the client has.
+//! Negotiation: what a client says it has, and what it is told. Over HTTP every request stands alone and says all of it.
 
 use cuesta_engine::EngineError;
 use cuesta_engine::upload::Negotiation;
@@ -40,13 +40,7 @@ pub enum V0Event {
 }
 
 /// Reads a v0 or v1 request.
-pub fn read_v0(
-    body: &[u8],
-    format: ObjectFormat,
-    options: UploadOptions,
-    limits: Limits,
-) -> Result<V0Fetch, ProtocolError> {
-    let mut parser = v0::RequestParser::new(format, options, limits, true);
+pub fn read_v0(body: &[u8], mut parser: v0::RequestParser) -> Result<V0Fetch, ProtocolError> {
     let mut decoder = Decoder::new();
     decoder.push(body);
     let mut fetch = V0Fetch::default();
@@ -72,15 +66,13 @@ pub fn read_v0(
     Ok(fetch)
 }
 
-/// Answers what followed the wants: writes the acknowledgments, and says whether the pack follows. `None` for the
-/// negotiation is a repository that has none of what is wanted.
+/// Answers what followed the wants: writes the acknowledgments, and says what follows them.
 pub fn run_v0(
-    request: &v0::Request,
+    acks: &mut v0::Negotiation,
     events: &[V0Event],
     negotiation: &mut Negotiation,
     out: &mut Vec<u8>,
-) -> Result<bool, EngineError> {
-    let mut acks = v0::Negotiation::new(request, true);
+) -> Result<v0::Step, EngineError> {
     for event in events {
         let step = match *event {
             V0Event::Have(oid) => {
@@ -95,13 +87,11 @@ pub fn run_v0(
             }
             V0Event::Done => acks.done(out),
         };
-        match step {
-            v0::Step::Pack => return Ok(true),
-            v0::Step::End => return Ok(false),
-            v0::Step::Continue => {}
+        if step != v0::Step::Continue {
+            return Ok(step);
         }
     }
-    Ok(false)
+    Ok(v0::Step::Continue)
 }
 
 /// Reads a v2 request, or says why there is none and what to answer. `Ok(None)` is a lone flush: the client is done.

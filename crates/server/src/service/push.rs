@@ -1,17 +1,18 @@
-//! `POST git-receive-pack`: commands, pack, report (gitprotocol-pack, `Pushing Data To a Server`).
+//! Pushes: commands, pack, report (gitprotocol-pack, `Pushing Data To a Server`).
 //!
-//! Whatever is wrong with a push is said in its report or on band 2, in a 200: of an error status clients show nothing but
-//! `Everything up-to-date`.
+//! Whatever is wrong with a push is said in its report or on band 2, over HTTP in a 200: of an error status clients show
+//! nothing but `Everything up-to-date`.
 
+use super::input::{Came, Input};
 use super::push_answer::{self, PushForm};
 use super::push_engine::{self, Texts};
 use super::repository_options::{RepositoryOptions, default_receive};
 use crate::access::{Admission, Want, push_target};
 use crate::config::Visibility;
 use crate::http::answer::Answer;
-use crate::http::front::{Call, body_error};
+use crate::http::front::{Call, Transport, body_error};
 use crate::http::record::Record;
-use crate::http::request_body::{BodyError, RequestBody};
+use crate::http::request_body::BodyError;
 use crate::node::{MEMORY_UNIT_BYTES, Node};
 use bytes::Bytes;
 use cuesta_engine::{EngineError, PushTarget, Repository};
@@ -39,7 +40,7 @@ const SMALL_PUSH_BYTES_MIN: u64 = 64 << 10;
 const TEXTS_MAX: usize = WARNINGS_MAX + 64;
 
 /// Answers a push.
-pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
+pub async fn answer(call: Call, mut body: Input) -> Answer {
     let target = match Target::find(&call).await {
         Ok(target) => target,
         Err(answer) => return *answer,
@@ -74,7 +75,7 @@ impl Target {
             Ok(Some(repository)) => {
                 let view = repository.known_view();
                 let options = RepositoryOptions::of(view.state());
-                if !options.serves(Service::ReceivePack) {
+                if call.transport == Transport::Http && !options.serves(Service::ReceivePack) {
                     return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
                 }
                 let (format, options) = (repository.object_format(), options.receive());
@@ -126,7 +127,7 @@ enum OpeningError {
 }
 
 /// Reads what comes before the pack.
-async fn read_commands(parser: &mut RequestParser, body: &mut RequestBody) -> Result<Opening, OpeningError> {
+async fn read_commands(parser: &mut RequestParser, body: &mut Input) -> Result<Opening, OpeningError> {
     let mut decoder = Decoder::new();
     while let Some(chunk) = body.chunk().await.map_err(OpeningError::Body)? {
         decoder.push(&chunk);
@@ -150,24 +151,29 @@ async fn read_commands(parser: &mut RequestParser, body: &mut RequestBody) -> Re
 /// The bytes of a pack: what came with the commands, then the rest of the body.
 pub(super) struct Pack {
     rest: Bytes,
-    body: RequestBody,
+    body: Input,
 }
 
 impl Pack {
+    /// The next bytes, or that there is a pause, or the end.
+    pub(super) async fn chunk_or_lull(&mut self) -> Result<Came, BodyError> {
+        if self.rest.is_empty() {
+            self.body.chunk_or_lull().await
+        } else {
+            Ok(Came::Chunk(std::mem::take(&mut self.rest)))
+        }
+    }
+
     /// The next bytes; `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        if self.rest.is_empty() {
-            self.body.chunk().await
-        } else {
-            Ok(Some(std::mem::take(&mut self.rest)))
-        }
+        self.body.chunk().await
     }
 }
 
 async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) -> Answer {
     let capabilities = request.capabilities.clone();
     let (lines, progress) = mpsc::channel(TEXTS_MAX);
-    let taken = Arc::new(AtomicBool::new(false));
+    let taken = Arc::new(AtomicBool::new(pack.body.goes_both_ways()));
     let (record, all_read) = (call.record.clone(), taken.clone());
     // On its own: a client that goes away must not stop a push between its append and its end.
     let work = tokio::spawn(async move {
@@ -223,7 +229,12 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         let text = Answer::engine_text(&error, &call.record);
         push_engine::unpack_failure(request, &text)
     };
-    let _permit = admit(&call.node, pack.body.len_hint()).await;
+    let len = if request.has_pack() {
+        pack.body.len_hint().await
+    } else {
+        Some(0)
+    };
+    let _permit = admit(&call.node, len).await;
     if target.repository.is_none() && !request.has_pack() {
         let names = request.commands.iter().map(|command| &command.name);
         return Report::refusal(names, "reference does not exist");

@@ -24,7 +24,7 @@ pub(super) struct PushForm {
     pub(super) capabilities: PushCapabilities,
     /// Lines for the user.
     pub(super) progress: mpsc::Receiver<String>,
-    /// Whether the whole request has been read: before that nothing is sent, for a client may not be reading yet.
+    /// Whether the client reads: over HTTP, once its whole request has been read.
     pub(super) taken: Arc<AtomicBool>,
 }
 

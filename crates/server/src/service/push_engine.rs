@@ -1,7 +1,9 @@
 //! A push in the engine's terms.
 
+use super::input::Came;
 use super::push::Pack;
 use crate::http::request_body::BodyError;
+use bytes::Bytes;
 use cuesta_engine::receive::{ReceiveReport, ReceiveRequest, Receiver, RefCommand};
 use cuesta_engine::{EngineError, PushTarget};
 use cuesta_protocol::receive::{PushRequest, RefReport, RefStatus, Report};
@@ -47,13 +49,24 @@ pub(super) async fn receive(
 
 /// Feeds the whole pack, or as much of it as the engine wants to see.
 async fn feed(receiver: &mut Receiver<'_>, pack: &mut Pack) -> Result<(), BodyError> {
-    while let Some(bytes) = pack.chunk().await? {
+    while let Some(bytes) = next_chunk(receiver, pack).await? {
         if !receiver.feed(bytes).await {
             break;
         }
     }
     receiver.finish_pack().await;
     Ok(())
+}
+
+/// The next bytes; `None` at the end of the pack. Where a stream stays open behind the pack, only the pack itself tells that
+/// it is whole; it is asked when nothing more comes anyway.
+async fn next_chunk(receiver: &mut Receiver<'_>, pack: &mut Pack) -> Result<Option<Bytes>, BodyError> {
+    match pack.chunk_or_lull().await? {
+        Came::Chunk(bytes) => Ok(Some(bytes)),
+        Came::End => Ok(None),
+        Came::Lull if receiver.is_pack_whole().await => Ok(None),
+        Came::Lull => pack.chunk().await,
+    }
 }
 
 fn command(command: &cuesta_protocol::receive::Command) -> RefCommand {

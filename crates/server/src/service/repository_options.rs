@@ -110,13 +110,17 @@ impl<'a> RepositoryOptions<'a> {
     }
 
     /// Which objects may be wanted. Over v0 a stateless client may lag behind by a moment, so that what visible refs
-    /// reach is let through even without a setting (PROTOCOL rule 59); git's v2 serves whatever the repository has.
-    pub fn wants(&self, v2: bool) -> WantPolicy {
-        let any = self.flag("uploadpack.allowanysha1inwant", false);
+    /// reach is let through even without a setting (PROTOCOL rule 59); git's v2 serves whatever the repository has. In a
+    /// conversation (`stateful`) nothing moves between what is shown and what is wanted.
+    pub fn wants(&self, v2: bool, stateful: bool) -> WantPolicy {
+        let any = v2 || self.flag("uploadpack.allowanysha1inwant", false);
+        let reachable = !stateful || self.flag("uploadpack.allowreachablesha1inwant", false);
         let tips = self.flag("uploadpack.allowtipsha1inwant", false);
-        match (any || v2, tips) {
-            (true, _) => WantPolicy::Any,
-            (false, _) => WantPolicy::Reachable,
+        match (any, reachable, tips) {
+            (true, _, _) => WantPolicy::Any,
+            (false, true, _) => WantPolicy::Reachable,
+            (false, false, true) => WantPolicy::AnyTips,
+            (false, false, false) => WantPolicy::Tips,
         }
     }
 

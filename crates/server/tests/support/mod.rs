@@ -12,6 +12,8 @@ pub struct Server {
     child: Child,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens for SSH, if it does.
+    pub ssh_address: Option<SocketAddr>,
     data: PathBuf,
     _directory: Option<tempfile::TempDir>,
 }
@@ -26,10 +28,11 @@ impl Server {
     pub fn start_with(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
-        let (child, address) = launch(&data, flags);
+        let (child, address, ssh_address) = launch(&data, flags);
         Self {
             child,
             address,
+            ssh_address,
             data,
             _directory: Some(directory),
         }
@@ -40,10 +43,11 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("deep".repeat(30)).join("data");
         std::fs::create_dir_all(data.parent().unwrap()).unwrap();
-        let (child, address) = launch(&data, &[]);
+        let (child, address, ssh_address) = launch(&data, &[]);
         Self {
             child,
             address,
+            ssh_address,
             data,
             _directory: Some(directory),
         }
@@ -52,6 +56,11 @@ impl Server {
     /// The URL of a repository.
     pub fn url(&self, name: &str) -> String {
         format!("http://{}/{name}", self.address)
+    }
+
+    /// The URL of a repository over SSH.
+    pub fn ssh_url(&self, name: &str) -> String {
+        format!("ssh://git@{}/{name}", self.ssh_address.expect("no SSH"))
     }
 
     /// The data directory.
@@ -81,10 +90,10 @@ impl Server {
         self.restart_with(&[]);
     }
 
-    /// Starts again over the same data, with more flags.
+    /// Starts again over the same data with more flags.
     pub fn restart_with(&mut self, flags: &[&str]) {
         self.kill();
-        (self.child, self.address) = launch(&self.data, flags);
+        (self.child, self.address, self.ssh_address) = launch(&self.data, flags);
     }
 
     /// Runs a `cuesta` command over the same data; must succeed. Gives back what it printed.
@@ -175,7 +184,7 @@ impl Answer {
     }
 }
 
-fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
+fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr, Option<SocketAddr>) {
     let mut command = binary();
     command.args(["serve", "--data"]).arg(data).args(flags);
     if !flags.contains(&"--listen") {
@@ -187,13 +196,22 @@ fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr) {
         .open(data.with_extension("log"))
         .unwrap();
     let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-    let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut first)
-        .unwrap();
-    let address = first.trim().rsplit_once("://").expect("no address was printed").1;
-    let address = address.trim_end_matches('/').parse().unwrap();
-    (child, address)
+    let out = BufReader::new(child.stdout.take().unwrap());
+    // An empty line ends what tells where it listens.
+    let said: Vec<String> = out
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let after = |scheme: &str| {
+        let (_, rest) = said.iter().find_map(|line| line.rsplit_once(scheme))?;
+        rest.trim_end_matches('/').parse().ok()
+    };
+    let address = after("http://")
+        .or_else(|| after("https://"))
+        .expect("no address was printed");
+    let ssh_address = after("ssh://git@");
+    (child, address, ssh_address)
 }
 
 fn binary() -> Command {
@@ -266,8 +284,14 @@ impl Work {
 
     /// Runs git.
     pub fn try_git_in(&self, directory: &Path, arguments: &[&str]) -> Output {
+        self.command(directory, arguments).output().unwrap()
+    }
+
+    /// A git to be run.
+    pub fn command(&self, directory: &Path, arguments: &[&str]) -> Command {
         let home = self.directory.path();
-        Command::new("git")
+        let mut command = Command::new("git");
+        command
             .current_dir(directory)
             .args(arguments)
             .env_clear()
@@ -280,8 +304,17 @@ impl Work {
                 ("GIT_AUTHOR_EMAIL", "a@x"),
                 ("GIT_COMMITTER_NAME", "C"),
                 ("GIT_COMMITTER_EMAIL", "c@x"),
-            ])
-            .output()
-            .unwrap()
+            ]);
+        command
+    }
+
+    /// Runs git with that input; must succeed. Gives back what it printed, trimmed.
+    pub fn git_with(&self, directory: &Path, arguments: &[&str], input: &[u8]) -> String {
+        let mut command = self.command(directory, arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 }

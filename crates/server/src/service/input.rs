@@ -1,0 +1,288 @@
+//! Where the bytes of a push come from: the body of an HTTP request, which has an end of its own, or a stream that may stay
+//! open after the last byte of the pack, as over SSH.
+
+use crate::http::request_body::{BodyError, RequestBody};
+use bytes::Bytes;
+use cuesta_protocol::ProtocolError;
+use cuesta_protocol::pktline::{Decoder, Packet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long a client may send nothing where something is due.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+/// A pause in a stream after which it is worth finding out whether it was the end.
+const LULL: Duration = Duration::from_millis(10);
+/// Bytes of a stream that are read ahead to find out how long it is.
+const AHEAD_LEN_MAX: usize = 64 << 10;
+
+/// The bytes of a push.
+pub enum Input {
+    /// An HTTP request's.
+    Body(RequestBody),
+    /// A stream's.
+    Stream(ByteStream),
+}
+
+/// What [`Input::chunk_or_lull`] found.
+pub enum Came {
+    /// Bytes, never none of them.
+    Chunk(Bytes),
+    /// Nothing yet: a stream pauses.
+    Lull,
+    /// The end.
+    End,
+}
+
+impl Input {
+    /// The next bytes, never none of them; `None` at the end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Body(body) => body.chunk().await,
+            Self::Stream(stream) => stream.chunk().await,
+        }
+    }
+
+    /// The next bytes, or that a stream pauses, which may be all the end it has.
+    pub async fn chunk_or_lull(&mut self) -> Result<Came, BodyError> {
+        let next = match self {
+            Self::Body(body) => body.chunk().await,
+            Self::Stream(stream) => match tokio::time::timeout(LULL, stream.chunk()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(Came::Lull),
+            },
+        };
+        Ok(next?.map_or(Came::End, Came::Chunk))
+    }
+
+    /// The length of what is still to come: announced, or short and here already.
+    pub async fn len_hint(&mut self) -> Option<u64> {
+        match self {
+            Self::Body(body) => body.len_hint(),
+            Self::Stream(stream) => stream.read_ahead().await,
+        }
+    }
+
+    /// Reads and forgets the rest of a body, up to `len_max` bytes: its sender reads no answer before that. Streams go both
+    /// ways at once, and nobody knows where theirs would end.
+    pub async fn drain(&mut self, len_max: u64) {
+        if let Self::Body(body) = self {
+            body.drain(len_max).await;
+        }
+    }
+
+    /// Whether the client reads while it sends.
+    pub fn goes_both_ways(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+}
+
+/// Bytes as they come, from a task that reads them off a connection.
+pub struct ByteStream {
+    chunks: mpsc::Receiver<Bytes>,
+    ahead: VecDeque<Bytes>,
+    received: Arc<AtomicU64>,
+}
+
+impl ByteStream {
+    /// The chunks that come out of `chunks`; dropping its other end is the end of the stream.
+    pub fn new(chunks: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            chunks,
+            ahead: VecDeque::new(),
+            received: Arc::default(),
+        }
+    }
+
+    /// From now on bytes are counted in `received`.
+    pub fn count_in(&mut self, received: Arc<AtomicU64>) {
+        self.received = received;
+    }
+
+    /// The next bytes, never none of them; `None` at the end.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if let Some(chunk) = self.ahead.pop_front() {
+            return Ok(Some(chunk));
+        }
+        let next = tokio::time::timeout(SILENCE_MAX, self.receive()).await;
+        next.map_err(|_| BodyError::Stalled)
+    }
+
+    async fn receive(&mut self) -> Option<Bytes> {
+        loop {
+            let chunk = self.chunks.recv().await?;
+            self.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            if !chunk.is_empty() {
+                return Some(chunk);
+            }
+        }
+    }
+
+    /// Reads ahead a little; gives the length if that led to the end.
+    async fn read_ahead(&mut self) -> Option<u64> {
+        let mut len = 0;
+        while len < AHEAD_LEN_MAX {
+            match tokio::time::timeout(LULL, self.receive()).await.ok()? {
+                Some(chunk) => {
+                    len += chunk.len();
+                    self.ahead.push_back(chunk);
+                }
+                None => return Some(len as u64),
+            }
+        }
+        None
+    }
+
+    /// Puts bytes back that were taken too many.
+    fn put_back(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.ahead.push_front(bytes);
+        }
+    }
+}
+
+/// The packets of a stream.
+pub struct Packets {
+    stream: ByteStream,
+    decoder: Decoder,
+}
+
+impl Packets {
+    /// Reads packets off `stream`.
+    pub fn new(stream: ByteStream) -> Self {
+        Self {
+            stream,
+            decoder: Decoder::new(),
+        }
+    }
+
+    /// The stream below.
+    pub fn stream(&mut self) -> &mut ByteStream {
+        &mut self.stream
+    }
+
+    /// The next packet; `None` at an end between packets.
+    pub async fn next(&mut self) -> Result<Option<Packet>, ProtocolError> {
+        loop {
+            if let Some(packet) = self.decoder.poll()? {
+                return Ok(Some(packet));
+            }
+            match self.stream.chunk().await {
+                Ok(Some(chunk)) => self.decoder.push(&chunk),
+                Ok(None) => return self.decoder.finish().map(|()| None),
+                Err(stalled) => return Err(ProtocolError::Refused(stalled.to_string())),
+            }
+        }
+    }
+
+    /// One request of protocol v2, as it came: all packets up to a flush. `None` where the client is done: it sends a lone
+    /// flush, or nothing more. Takes at most `len_max` bytes.
+    pub async fn request(&mut self, len_max: usize) -> Result<Option<Bytes>, ProtocolError> {
+        let mut request = Vec::new();
+        while let Some(packet) = self.next().await? {
+            if packet == Packet::Flush && request.is_empty() {
+                return Ok(None);
+            }
+            packet.encode(&mut request);
+            if packet == Packet::Flush {
+                return Ok(Some(request.into()));
+            }
+            if request.len() > len_max {
+                return Err(ProtocolError::Refused(format!(
+                    "the request is larger than {len_max} bytes"
+                )));
+            }
+        }
+        if request.is_empty() {
+            Ok(None)
+        } else {
+            Err(ProtocolError::Truncated)
+        }
+    }
+
+    /// The rest of the stream, for what are no packets.
+    pub fn into_stream(self) -> ByteStream {
+        let mut stream = self.stream;
+        stream.put_back(self.decoder.into_rest());
+        stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of these chunks, which ends if `ends`.
+    async fn stream(chunks: &[&'static [u8]], ends: bool) -> (ByteStream, Option<mpsc::Sender<Bytes>>) {
+        let (sender, receiver) = mpsc::channel(chunks.len().max(1));
+        for chunk in chunks {
+            sender.send(Bytes::from_static(chunk)).await.unwrap();
+        }
+        (ByteStream::new(receiver), (!ends).then_some(sender))
+    }
+
+    async fn packets(chunks: &[&'static [u8]]) -> Packets {
+        Packets::new(stream(chunks, true).await.0)
+    }
+
+    #[tokio::test]
+    async fn requests_end_with_a_flush_however_they_are_cut() {
+        for chunks in [
+            &[&b"0008abcd00010000" as &[u8], b"0006xy0000", b"0000junk"][..],
+            &[b"0008ab", b"cd0001", b"00000", b"006xy00000000"],
+        ] {
+            let mut packets = packets(chunks).await;
+            assert_eq!(packets.request(100).await.unwrap().unwrap(), &b"0008abcd00010000"[..]);
+            assert_eq!(packets.request(100).await.unwrap().unwrap(), &b"0006xy0000"[..]);
+            assert_eq!(packets.request(100).await.unwrap(), None);
+        }
+        assert_eq!(packets(&[]).await.request(100).await.unwrap(), None);
+        assert_eq!(
+            packets(&[b"0008abcd"]).await.request(100).await,
+            Err(ProtocolError::Truncated)
+        );
+        assert_eq!(
+            packets(&[b"0008ab"]).await.request(100).await,
+            Err(ProtocolError::Truncated)
+        );
+        assert!(packets(&[b"zzzz"]).await.request(100).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn requests_have_a_limit() {
+        assert!(packets(&[b"0008abcd0000"]).await.request(8).await.is_ok());
+        assert!(packets(&[b"0008abcd0000"]).await.request(7).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_no_end() {
+        let (open, _sender) = stream(&[b"abc"], false).await;
+        let mut input = Input::Stream(open);
+        assert_eq!(input.len_hint().await, None);
+        assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::Chunk(chunk) if chunk == b"abc"[..]));
+        assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::Lull));
+        assert!(matches!(input.chunk().await, Err(BodyError::Stalled)));
+    }
+
+    #[tokio::test]
+    async fn a_short_stream_tells_its_length() {
+        let (short, _) = stream(&[b"abc", b"", b"de"], true).await;
+        let mut input = Input::Stream(short);
+        assert_eq!(input.len_hint().await, Some(5));
+        assert_eq!(input.chunk().await.unwrap().unwrap(), &b"abc"[..]);
+        assert_eq!(input.chunk().await.unwrap().unwrap(), &b"de"[..]);
+        assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::End));
+    }
+
+    #[tokio::test]
+    async fn what_follows_packets_is_kept() {
+        let mut packets = packets(&[b"0006xy0000PA", b"CK"]).await;
+        assert!(packets.request(100).await.unwrap().is_some());
+        let mut input = Input::Stream(packets.into_stream());
+        assert_eq!(input.chunk().await.unwrap().unwrap(), &b"PA"[..]);
+        assert_eq!(input.chunk().await.unwrap().unwrap(), &b"CK"[..]);
+        assert_eq!(input.chunk().await.unwrap(), None);
+    }
+}
