@@ -34,7 +34,8 @@ pub(crate) struct Environment {
 impl Environment {
     /// Keeps the settings file in `root`.
     pub(crate) fn new(root: &Path) -> Result<Self> {
-        let settings = root.join("gitconfig");
+        // Where git looks that does not know GIT_CONFIG_GLOBAL (before 2.32).
+        let settings = root.join(".gitconfig");
         std::fs::write(&settings, SETTINGS)?;
         let text = |path: &Path| path.display().to_string();
         let variables = [
@@ -64,7 +65,21 @@ impl Environment {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
+
+    /// Git in this environment, of the version that is to be tested.
+    pub(crate) fn git(&self, directory: &Path) -> Command {
+        let program = std::env::var(GIT).unwrap_or_else(|_| "git".to_owned());
+        let mut command = self.command(&program, directory);
+        if let Ok(path) = std::env::var(GIT_EXEC_PATH) {
+            command.env("GIT_EXEC_PATH", path);
+        }
+        command
+    }
 }
+
+/// The git that plays the client, and where the rest of it is.
+const GIT: &str = "CUESTA_TEST_GIT";
+const GIT_EXEC_PATH: &str = "CUESTA_TEST_GIT_EXEC_PATH";
 
 /// A client's directory.
 pub(crate) struct Client<'s, 'h> {
@@ -208,7 +223,7 @@ impl<'s, 'h> Client<'s, 'h> {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.session.environment().command("git", &self.directory);
+        let mut command = self.session.environment().git(&self.directory);
         command.args(arguments).stdin(Stdio::null());
         command
     }

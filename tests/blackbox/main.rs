@@ -8,7 +8,11 @@
 //! * `CUESTA_TEST_BINARY`: the binary, by default the one that cargo built beside this program.
 //! * `CUESTA_TEST_BUCKETS`: which buckets, of `dir`, `s3`, `azure` (the last two need `CUESTA_TEST_S3_*`,
 //!   `CUESTA_TEST_AZURE_*`) and `none`, which compares stock git with itself, to test the suite. Default: `dir`.
-//! * `CUESTA_TEST_PYTHON`: a Python that has pygit2 and dulwich. Without it those clients are reported as ignored.
+//! * `CUESTA_TEST_GIT`: the git that clients are, by default the one found in `PATH`. The programs beside it are found where
+//!   `CUESTA_TEST_GIT_EXEC_PATH` says.
+//! * `CUESTA_TEST_PYTHON`: a Python that has pygit2 and dulwich; `CUESTA_TEST_NODE_MODULES`: a directory that has
+//!   isomorphic-git; `CUESTA_TEST_GOGIT` and `CUESTA_TEST_JGIT`: see `clients/README.md`. Without one of them those clients are
+//!   reported as ignored.
 
 mod bucket;
 mod client;

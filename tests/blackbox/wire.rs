@@ -4,7 +4,7 @@ use crate::session::Session;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 /// No object: a ref that is not there.
 pub(crate) const ZERO: &str = "0000000000000000000000000000000000000000";
@@ -25,6 +25,17 @@ pub(crate) fn request(address: SocketAddr, head: &str, body: &[u8]) -> Result<An
     // A server may answer, and close, before it has read what it will not take.
     let sent = stream.write_all(body);
     read_answer(&mut BufReader::new(stream)).with_context(|| format!("sending: {sent:?}"))
+}
+
+/// Sends one request whose body ends there, whatever its headers say, and waits until the server is done with it.
+pub(crate) fn request_cut(address: SocketAddr, head: &str, body: &[u8]) -> Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    let head = format!("{head}Host: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    // It may have been refused already.
+    let _ = stream.write_all(body).and_then(|()| stream.shutdown(Shutdown::Write));
+    let _ = stream.read_to_end(&mut Vec::new());
+    Ok(())
 }
 
 /// A POST of a whole body.

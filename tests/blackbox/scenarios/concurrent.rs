@@ -32,7 +32,7 @@ impl Worker {
     }
 
     fn git(&self, arguments: &[&str]) -> Result<bool> {
-        let mut command = self.environment.command("git", &self.directory);
+        let mut command = self.environment.git(&self.directory);
         Ok(command.args(arguments).output()?.status.success())
     }
 }

@@ -63,7 +63,7 @@ impl Pusher {
         loop {
             let commit = self.commit()?;
             let refs = format!("{commit}:refs/heads/{}", self.branch);
-            let mut command = self.environment.command("git", &self.directory);
+            let mut command = self.environment.git(&self.directory);
             if !command.args(["push", "--quiet", url, &refs]).output()?.status.success() {
                 return Ok(());
             }
@@ -79,7 +79,7 @@ impl Pusher {
         let content = format!("{} of {}\n", self.count, self.branch).repeat(1 + self.count as usize % 50);
         let path = format!("{}/{}", self.branch, self.count % 5);
         history.commit(&self.branch, &parents, &[(&path, Some(&content))]);
-        let mut command = self.environment.command("git", &self.directory);
+        let mut command = self.environment.git(&self.directory);
         let mut child = command.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn()?;
         child.stdin.take().context("no stdin")?.write_all(history.stream())?;
         ensure!(child.wait()?.success(), "fast-import failed");
@@ -91,11 +91,7 @@ impl Pusher {
     }
 
     fn git(&self, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .environment
-            .command("git", &self.directory)
-            .args(arguments)
-            .output()?;
+        let output = self.environment.git(&self.directory).args(arguments).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "git {arguments:?} failed: {said}");
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
@@ -161,7 +157,7 @@ fn audit(url: &str, root: &Path, pushers: &[Pusher]) -> Result<()> {
     let mirror = root.join("audit.git");
     let environment = Environment::new(root)?;
     let git = |arguments: &[&str]| -> Result<String> {
-        let output = environment.command("git", root).args(arguments).output()?;
+        let output = environment.git(root).args(arguments).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "git {arguments:?} failed: {said}");
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
@@ -192,7 +188,7 @@ fn restart_without_cache(bucket: BucketKind) -> Result<()> {
     history.line(&pusher.branch, &[], 400);
     let stream = root.path().join("stream");
     std::fs::write(&stream, history.stream())?;
-    let mut command = pusher.environment.command("git", &pusher.directory);
+    let mut command = pusher.environment.git(&pusher.directory);
     let status = command
         .args(["fast-import", "--quiet"])
         .stdin(std::fs::File::open(&stream)?)

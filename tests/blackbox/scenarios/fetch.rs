@@ -238,6 +238,18 @@ fn tags(session: &Session<'_>) -> Result<()> {
 
 fn negotiate_only(session: &Session<'_>) -> Result<()> {
     let publisher = session.init("publisher")?;
+    let usage = publisher.output(&["fetch", "-h"])?.stdout;
+    if !String::from_utf8_lossy(&usage).contains("--negotiate-only") {
+        // A client before 2.32: there is nothing to compare.
+        return publisher
+            .git(&[
+                "push",
+                "--quiet",
+                "origin",
+                &format!("{}:refs/heads/main", publisher.commit("main", "a", "1\n")?),
+            ])
+            .map(drop);
+    }
     let mut history = History::new(51);
     history.line("main", &[], 30);
     publisher.import(&history)?;

@@ -33,7 +33,7 @@ fn one_object(bucket: BucketKind) -> Result<()> {
     let url = format!("http://{}/suite/large.git", server.address());
     let environment = Environment::new(root.path())?;
     let git = |arguments: &[&str]| -> Result<String> {
-        let mut command = environment.command("git", root.path());
+        let mut command = environment.git(root.path());
         // Stored as they come: random bytes do not shrink.
         let settings = [
             "-c",
@@ -49,7 +49,7 @@ fn one_object(bucket: BucketKind) -> Result<()> {
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     };
     git(&["init", "--quiet", "--bare", "client.git"])?;
-    let mut command = environment.command("git", &root.path().join("client.git"));
+    let mut command = environment.git(&root.path().join("client.git"));
     command.args([
         "-c",
         "core.compression=0",

@@ -3,11 +3,13 @@
 mod concurrent;
 mod crash;
 mod damaged;
+mod exchanges;
 mod fetch;
 mod files;
 mod http;
 mod large;
 mod libraries;
+mod misuse;
 mod push;
 mod raw;
 mod strict;
@@ -60,6 +62,7 @@ pub(crate) fn compared() -> Vec<Scenario> {
         push::scenarios(),
         fetch::scenarios(),
         raw::scenarios(),
+        exchanges::scenarios(),
         damaged::scenarios(),
         strict::scenarios(),
         http::scenarios(),
@@ -72,5 +75,8 @@ pub(crate) fn compared() -> Vec<Scenario> {
 
 /// All checks.
 pub(crate) fn checks() -> Vec<Check> {
-    [crash::checks(), large::checks()].into_iter().flatten().collect()
+    [crash::checks(), large::checks(), misuse::checks()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
