@@ -4,9 +4,9 @@
 //! parsed into a service and a repository's name, and the services are those that HTTP calls ([`crate::service`]). Shells,
 //! terminals, subsystems and forwarding are refused.
 
-pub mod channel;
+mod channel;
 mod connection;
-pub mod conversation;
+mod conversation;
 pub mod host_key;
 mod leash;
 pub mod listener;

@@ -230,7 +230,7 @@ mod tests {
     #[tokio::test]
     async fn requests_end_with_a_flush_however_they_are_cut() {
         for chunks in [
-            &[&b"0008abcd00010000" as &[u8], b"0006xy0000", b"0000junk"][..],
+            &[&b"0008abcd00010000"[..], b"0006xy0000", b"0000junk"][..],
             &[b"0008ab", b"cd0001", b"00000", b"006xy00000000"],
         ] {
             let mut packets = packets(chunks).await;

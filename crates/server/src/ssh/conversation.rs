@@ -378,7 +378,6 @@ mod tests {
             "ann/b\n",
             "ann/$(id)",
             "ann/`id`",
-            "/etc/passwd",
             "C:/ann/b",
             "ann:b",
             "~ann",
@@ -412,7 +411,8 @@ mod tests {
         #[test]
         fn a_path_leads_to_a_canonical_name_or_nowhere(path in "[a-zA-Z0-9./%\\\\~_-]{0,24}") {
             if let Some(name) = repository_of(path.as_bytes()) {
-                prop_assert_eq!(repository_of(name.as_str().as_bytes()).as_ref(), Some(&name));
+                let again = repository_of(name.as_str().as_bytes());
+                prop_assert_eq!(again.as_ref(), Some(&name));
                 let bare = path.trim_start_matches('/').trim_start_matches('~').trim_end_matches('/');
                 prop_assert_eq!(bare.strip_suffix(".git").unwrap_or(bare), name.as_str());
             }
