@@ -3,16 +3,69 @@
 use crate::conflict::Conflict;
 use crate::layers::{LayerRecord, Layers};
 use bytes::Bytes;
-use cuesta_format::{CueHeader, FormatError, LayerPlace, Lookup, SectionKind};
+use cuesta_format::{CueHeader, FormatError, LayerId, LayerPlace, Lookup, SectionKind};
 use cuesta_git::{ObjectFormat, ObjectId};
 use imbl::HashMap;
-use smallvec::SmallVec;
+use imbl::hashmap::Entry;
 use std::sync::Arc;
 
-/// Where an object lies. Nearly always one place; two pushes may bring the same object.
-type Places = SmallVec<[(Arc<LayerRecord>, u32); 1]>;
+/// Where an object lies: a layer's id, as bytes that need no alignment, and the entry there.
+#[derive(Clone, Copy)]
+struct Place {
+    layer: [u8; 16],
+    entry: u32,
+}
 
-/// Object id to places, oldest layer first.
+/// Where copies of an object lie, oldest layer first. Nearly always there is one. Every change of a map that is shared
+/// copies tens of these, so that it must cost little.
+#[derive(Clone)]
+enum Places {
+    One(Place),
+    Several(Arc<[Place]>),
+}
+
+impl Place {
+    fn new(layer: LayerId, entry: u32) -> Self {
+        Self {
+            layer: layer.0.to_be_bytes(),
+            entry,
+        }
+    }
+
+    fn layer(self) -> LayerId {
+        LayerId(u128::from_be_bytes(self.layer))
+    }
+}
+
+impl Places {
+    fn list(&self) -> &[Place] {
+        match self {
+            Self::One(place) => std::slice::from_ref(place),
+            Self::Several(places) => places,
+        }
+    }
+
+    fn push(&mut self, place: Place) {
+        *self = Self::Several(self.list().iter().copied().chain([place]).collect());
+    }
+
+    /// What remains without a layer.
+    fn without(&self, layer: LayerId) -> Option<Self> {
+        let rest: Vec<Place> = self
+            .list()
+            .iter()
+            .copied()
+            .filter(|place| place.layer() != layer)
+            .collect();
+        match rest.as_slice() {
+            [] => None,
+            [place] => Some(Self::One(*place)),
+            several => Some(Self::Several(several.into())),
+        }
+    }
+}
+
+/// Object id to places.
 #[derive(Clone, Default)]
 pub(crate) struct InlineObjects {
     places: HashMap<ObjectId, Places>,
@@ -20,8 +73,9 @@ pub(crate) struct InlineObjects {
 
 impl InlineObjects {
     /// The newest inline layer that has the object, and the object's entry there.
-    pub(crate) fn find(&self, oid: &ObjectId) -> Option<(&Arc<LayerRecord>, u32)> {
-        self.places.get(oid)?.last().map(|(record, entry)| (record, *entry))
+    pub(crate) fn find(&self, oid: &ObjectId) -> Option<(LayerId, u32)> {
+        let newest = self.places.get(oid)?.list().last()?;
+        Some((newest.layer(), newest.entry))
     }
 
     /// Performs a change; `kept` are the layers that are there after it.
@@ -35,7 +89,13 @@ impl InlineObjects {
 
     fn add(&mut self, record: &Arc<LayerRecord>, lookup: &Lookup) {
         for (oid, entry) in rows(lookup) {
-            self.places.entry(oid).or_default().push((record.clone(), entry));
+            let place = Place::new(record.meta.id, entry);
+            match self.places.entry(oid) {
+                Entry::Occupied(mut places) => places.get_mut().push(place),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(Places::One(place));
+                }
+            }
         }
     }
 
@@ -62,12 +122,10 @@ impl InlineObjects {
     fn remove_one(&mut self, record: &LayerRecord) {
         let Ok(Some(lookup)) = lookup(record) else { return };
         for (oid, _) in rows(&lookup) {
-            let Some(places) = self.places.get_mut(&oid) else {
-                continue;
-            };
-            places.retain(|(other, _)| other.meta.id != record.meta.id);
-            if places.is_empty() {
-                self.places.remove(&oid);
+            match self.places.get(&oid).map(|places| places.without(record.meta.id)) {
+                Some(Some(rest)) => drop(self.places.insert(oid, rest)),
+                Some(None) => drop(self.places.remove(&oid)),
+                None => {}
             }
         }
     }

@@ -76,7 +76,8 @@ impl State {
 
     /// Where an object lies in the inline layers: the newest that has it, and its entry there.
     pub fn inline_object(&self, oid: &ObjectId) -> Option<(&Arc<LayerRecord>, u32)> {
-        self.inline_objects.find(oid)
+        let (layer, entry) = self.inline_objects.find(oid)?;
+        Some((self.layers.find(layer)?, entry))
     }
 
     /// The object that `name` stands for: through symbolic refs, as deep as git follows them.
