@@ -264,6 +264,16 @@ impl Layer {
         Ok(concatenate(self.read_pieces(range, Access::Scan).await?))
     }
 
+    /// As [`Layer::read`], for bytes that nobody is about to ask for again, such as those of a layer that is merged away.
+    pub(crate) async fn read_once(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        match &self.source {
+            Source::Bucket { cache, pack_key, .. } if range.end <= self.meta.pack_bytes => {
+                Ok(cache.read_once(pack_key, self.meta.pack_bytes, range).await?)
+            }
+            Source::Bucket { .. } | Source::Inline { .. } => self.read(range).await,
+        }
+    }
+
     /// The checksum that ends the pack, by which stock git names packs. Cost: one small read, once.
     pub(crate) async fn pack_checksum(&self) -> Result<ObjectId, EngineError> {
         let load = || async {

@@ -17,8 +17,8 @@ use cuesta_store::Workers;
 use plan::{At, Base, NewLink, Plan};
 use std::sync::Arc;
 
-/// Bytes read of a layer at once.
-const READ_LEN: u64 = 4 << 20;
+/// Bytes read of a layer at once: one request.
+const READ_LEN: u64 = 8 << 20;
 /// As git's default.
 const DEFLATE_LEVEL: u32 = 6;
 
@@ -183,7 +183,7 @@ impl Merger<'_> {
         }
         let layer = &self.input(number)?.layer;
         let read_end = layer.meta().pack_bytes.min(start + READ_LEN);
-        let bytes = self.workers.wait(layer.read(start..read_end))?;
+        let bytes = self.workers.wait(layer.read_once(start..read_end))?;
         if bytes.is_empty() {
             return Err(layer.corrupt("an entry ends outside the pack"));
         }

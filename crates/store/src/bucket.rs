@@ -9,7 +9,9 @@ use crate::upload::Upload;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+use object_store::{
+    GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
+};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
@@ -322,15 +324,33 @@ impl Bucket {
         self.0.meter.request(Operation::GetRange, 0);
         let read = blocking(move || files.read(&owned_key, &path, &owned_ranges)).await;
         drop(permit);
-        match &read {
-            Ok(pieces) => self
-                .0
-                .meter
-                .received(Operation::GetRange, pieces.iter().map(Bytes::len).sum()),
+        self.read_ended(read.as_ref().map(|pieces| pieces.iter().map(Bytes::len).sum()));
+        read
+    }
+
+    /// As [`get_range`](Self::get_range), for bytes that nobody is about to ask for again: a local directory reads them past
+    /// the operating system's page cache.
+    pub async fn get_range_once(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        let Some(files) = self.0.handles.local.clone().filter(|_| !range.is_empty()) else {
+            return self.get_range(key, range).await;
+        };
+        let path = parse_key(key)?;
+        let owned_key = key.to_owned();
+        let permit = self.permit(key).await?;
+        self.0.meter.request(Operation::GetRange, 0);
+        let read = blocking(move || files.read_once(&owned_key, &path, &range)).await;
+        drop(permit);
+        self.read_ended(read.as_ref().map(Bytes::len));
+        read
+    }
+
+    /// Counts what came of reading files.
+    fn read_ended(&self, read: std::result::Result<usize, &StoreError>) {
+        match read {
+            Ok(bytes) => self.0.meter.received(Operation::GetRange, bytes),
             Err(error) if error.kind() == StoreErrorKind::NotFound => {}
             Err(_) => self.0.meter.failed(Operation::GetRange),
         }
-        read
     }
 
     /// Bytes of the payload, or `None`.
@@ -394,6 +414,12 @@ impl Bucket {
         self.upload_in_parts(key, self.0.part_bytes)
     }
 
+    /// As [`upload`](Self::upload), for bytes that nobody is about to read: a local directory takes them past the operating
+    /// system's page cache.
+    pub fn upload_once(&self, key: &str) -> Result<Upload> {
+        Ok(self.upload(key)?.once())
+    }
+
     pub(crate) fn upload_in_parts(&self, key: &str, part_bytes: usize) -> Result<Upload> {
         let path = parse_key(key)?;
         Ok(Upload::new(
@@ -405,8 +431,25 @@ impl Bucket {
         ))
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
-        &self.0.handles.store
+    /// Starts an upload of several parts.
+    pub(crate) async fn start_upload(&self, key: &str, path: &Path, once: bool) -> Result<Box<dyn MultipartUpload>> {
+        self.prepare(Operation::UploadPart, key, path).await?;
+        let Some(files) = self.0.handles.local.clone().filter(|_| once) else {
+            let start = self.0.handles.store.put_multipart(path);
+            return self.request(Operation::UploadPart, key, 0, start).await;
+        };
+        let permit = self.permit(key).await?;
+        self.0.meter.request(Operation::UploadPart, 0);
+        let path = path.clone();
+        let started = blocking(move || files.upload_once(&path)).await;
+        drop(permit);
+        match started {
+            Ok(upload) => Ok(Box::new(upload)),
+            Err(error) => {
+                self.0.meter.failed(Operation::UploadPart);
+                Err(StoreError::from_io(Operation::UploadPart, key, error))
+            }
+        }
     }
 
     pub(crate) fn forget(&self, key: &str) {

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{Bucket, Created, Entropy, Finding, Operation, StoreErrorKind, Swapped};
+use crate::{Bucket, Created, Entropy, Finding, Operation, StoreError, StoreErrorKind, Swapped};
 use bytes::Bytes;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
@@ -169,10 +169,17 @@ pub async fn swap_by_version(bucket: &Bucket, key: &str) {
 
 /// Uploads of any size arrive whole, appear only when finished, and not at all when given up.
 pub async fn uploads(bucket: &Bucket, key: &str) {
-    for size in [0, 1, 3_000_000, 20_000_000] {
+    for (size, once) in [0, 1, 3_000_000, 20_000_000]
+        .into_iter()
+        .flat_map(|size| [(size, false), (size, true)])
+    {
         let payload = Bytes::from_iter((0..size).map(|n: u32| (n / 7 % 253) as u8));
-        let key = format!("{key}/{size}");
-        let mut upload = bucket.upload(&key).unwrap();
+        let key = format!("{key}/{size}-{once}");
+        let start = |key: &str| match once {
+            true => bucket.upload_once(key).unwrap(),
+            false => bucket.upload(key).unwrap(),
+        };
+        let mut upload = start(&key);
         for piece in payload.chunks(700_001) {
             upload.write(payload.slice_ref(piece)).await.unwrap();
         }
@@ -182,8 +189,15 @@ pub async fn uploads(bucket: &Bucket, key: &str) {
             bucket.get(&key).await.unwrap() == payload,
             "an upload of {size} bytes differs"
         );
+        for range in [0..size, size / 3..size / 2, size / 2..size / 2 + size.min(1)] {
+            let wanted = &payload[range.start as usize..range.end as usize];
+            let read = bucket.get_range_once(&key, range.start.into()..range.end.into()).await;
+            assert!(read.unwrap() == wanted, "{range:?} of {size} bytes");
+        }
+        let beyond = bucket.get_range_once(&key, 0..u64::from(size) + 1).await;
+        assert!(matches!(beyond, Err(StoreError::Short { .. })), "{beyond:?}");
         let given_up = format!("{key}-given-up");
-        let mut upload = bucket.upload(&given_up).unwrap();
+        let mut upload = start(&given_up);
         upload.write(payload).await.unwrap();
         upload.abort().await.unwrap();
         assert_eq!(bucket.size(&given_up).await.unwrap(), None);

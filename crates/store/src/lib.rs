@@ -5,6 +5,7 @@ mod bucket;
 mod cache;
 pub mod conformance;
 mod counters;
+mod direct;
 mod error;
 mod local;
 mod options;

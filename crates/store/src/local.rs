@@ -5,6 +5,7 @@
 //! acknowledged before the first has made its entry in the parent durable. [`LocalFiles::prepare`] closes that gap.
 
 use crate::counters::Operation;
+use crate::direct::{self, DirectUpload};
 use crate::error::{Result, StoreError};
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
@@ -86,6 +87,28 @@ impl LocalFiles {
         let file = self.file(key, path).map_err(failed)?;
         let read = |range: &Range<u64>| read_exact_at(&file, key, range);
         ranges.iter().map(read).collect()
+    }
+
+    /// Reads a range of a payload past the page cache. Blocks.
+    pub(crate) fn read_once(&self, key: &str, path: &Path, range: &Range<u64>) -> Result<Bytes> {
+        let failed = |error| StoreError::from_io(Operation::GetRange, key, error);
+        let to_file = self.store.path_to_filesystem(path);
+        let file = to_file.map_err(|error| StoreError::from_backend(Operation::GetRange, key, error))?;
+        let length = std::fs::metadata(&file).map_err(failed)?.len();
+        if length < range.end {
+            return Err(StoreError::Short {
+                key: key.to_owned(),
+                offset: range.start,
+                expected: range.end.saturating_sub(range.start),
+                got: length.saturating_sub(range.start),
+            });
+        }
+        direct::read(&file, range, length).map_err(failed)
+    }
+
+    /// Starts writing a payload past the page cache. Blocks.
+    pub(crate) fn upload_once(&self, path: &Path) -> io::Result<DirectUpload> {
+        DirectUpload::start(self.store.path_to_filesystem(path)?, self.sync)
     }
 
     fn file(&self, key: &str, path: &Path) -> io::Result<Arc<File>> {

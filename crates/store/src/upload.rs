@@ -5,7 +5,7 @@ use crate::counters::Operation;
 use crate::error::{Result, StoreError};
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use object_store::{MultipartUpload, PutPayload};
 use tokio::task::JoinSet;
 
 /// A payload on its way into a bucket: [`write`](Self::write) in order, then [`finish`](Self::finish).
@@ -19,6 +19,8 @@ pub struct Upload {
     path: Path,
     part_bytes: usize,
     parts_in_flight_max: usize,
+    /// Nobody is about to read it.
+    once: bool,
     /// The part being filled: pieces as they came, for a copy would cost as much as the rest of an upload to a directory.
     pieces: Vec<Bytes>,
     pieces_bytes: usize,
@@ -36,6 +38,7 @@ impl Upload {
             path,
             part_bytes,
             parts_in_flight_max,
+            once: false,
             pieces: Vec::new(),
             pieces_bytes: 0,
             size: 0,
@@ -43,6 +46,12 @@ impl Upload {
             multipart: None,
             in_flight: JoinSet::new(),
         }
+    }
+
+    /// Has a local directory take it past the page cache.
+    pub(crate) fn once(mut self) -> Self {
+        self.once = true;
+        self
     }
 
     /// The key being written.
@@ -120,11 +129,7 @@ impl Upload {
             }
         }
         if self.multipart.is_none() {
-            self.bucket
-                .prepare(Operation::UploadPart, &self.key, &self.path)
-                .await?;
-            let start = self.bucket.store().put_multipart(&self.path);
-            self.multipart = Some(self.bucket.request(Operation::UploadPart, &self.key, 0, start).await?);
+            self.multipart = Some(self.bucket.start_upload(&self.key, &self.path, self.once).await?);
         }
         let Some(multipart) = &mut self.multipart else {
             return Ok(());

@@ -13,6 +13,9 @@ use cuesta_store::{Bucket, Entropy, StoreError, Upload, Workers};
 
 /// Bytes of a pack that are made before they are sent on.
 const CHUNK_LEN: usize = 4 << 20;
+/// The same where layers are rewritten, which goes on all the time: of memory that the allocator keeps and gives again,
+/// for pages new to the process cost more than what is done with them.
+const REWRITTEN_CHUNK_LEN: usize = 512 << 10;
 
 /// Where layers of one repository go.
 pub(crate) struct Place {
@@ -21,6 +24,8 @@ pub(crate) struct Place {
     workers: Workers,
     log: LogId,
     inline_bytes_max: usize,
+    /// The layer's bytes are in other layers already: nobody is about to read them from this one.
+    rewrites: bool,
 }
 
 impl Place {
@@ -31,11 +36,12 @@ impl Place {
             .min(view.world().log_store.limits().inline_bytes_max);
         Self {
             inline_bytes_max,
+            rewrites: false,
             ..Self::in_bucket(view, log)
         }
     }
 
-    /// All layers go to the bucket.
+    /// All layers go to the bucket, and are made of others.
     pub(crate) fn in_bucket(view: &View, log: LogId) -> Self {
         let world = view.world();
         Self {
@@ -44,6 +50,7 @@ impl Place {
             workers: world.workers.clone(),
             log,
             inline_bytes_max: 0,
+            rewrites: true,
         }
     }
 
@@ -88,10 +95,14 @@ impl Place {
         let id = LayerId(self.entropy.bits128());
         let pack_key = layer_pack_key(self.log, id);
         let mut upload: Option<Upload> = None;
-        let built = build(CHUNK_LEN, &mut |bytes| {
+        let chunk_len = if self.rewrites { REWRITTEN_CHUNK_LEN } else { CHUNK_LEN };
+        let built = build(chunk_len, &mut |bytes| {
             let upload = match &mut upload {
                 Some(upload) => upload,
-                none => none.insert(self.bucket.upload(&pack_key)?),
+                none => none.insert(match self.rewrites {
+                    true => self.bucket.upload_once(&pack_key)?,
+                    false => self.bucket.upload(&pack_key)?,
+                }),
             };
             Ok(self.workers.wait(upload.write(bytes))?)
         });

@@ -157,13 +157,21 @@ impl BlockCache {
 
     /// Exactly the bytes of `range` of the payload at `key`, whose size the caller knows. Within one block: a slice of it.
     pub async fn read(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
-        let mut pieces = self.read_pieces(key, object_size, range, Access::Keep).await?;
-        if pieces.len() <= 1 {
-            return Ok(pieces.pop().unwrap_or_default());
+        Ok(concatenate(
+            self.read_pieces(key, object_size, range, Access::Keep).await?,
+        ))
+    }
+
+    /// As [`read`](Self::read), for bytes that nobody is about to ask for again: they push out nothing that is kept. A local
+    /// directory is asked at once, past the operating system's page cache.
+    pub async fn read_once(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
+        let bucket = self.bucket();
+        if bucket.is_local() {
+            return bucket.get_range_once(key, range).await;
         }
-        let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-        pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-        Ok(whole.freeze())
+        Ok(concatenate(
+            self.read_pieces(key, object_size, range, Access::Scan).await?,
+        ))
     }
 
     /// As [`read`](Self::read), as the consecutive pieces that the blocks are, not copied. All are in memory at once: a long
@@ -334,6 +342,16 @@ impl BlockCache {
         };
         fetch.boxed().shared()
     }
+}
+
+/// One piece out of many; a single one is not copied.
+fn concatenate(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() <= 1 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+    whole.freeze()
 }
 
 /// Where a block comes from.
