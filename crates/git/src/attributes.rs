@@ -3,7 +3,7 @@
 //! Only the attributes that somebody asks for are kept when a file is parsed, besides macros; the rules of most files
 //! are then few. What git warns of (negative patterns, bad names, long lines) is passed over without a word.
 
-use crate::wildmatch::{WildOptions, WildPattern, literal_len};
+use crate::wildmatch::{Effort, TooMuchEffort, WildOptions, WildPattern, literal_len};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +14,10 @@ pub const FILE_NAME: &[u8] = b".gitattributes";
 const LINE_LEN_MAX: usize = 2048;
 /// Rules that may be in force for one path. Git has no such limit; repositories have some hundreds at most.
 pub const RULES_MAX: usize = 16_384;
+/// Bytes of the lines of these rules, and of macros, together: a pattern takes a few dozen times its length in memory.
+pub const RULES_BYTES_MAX: usize = 2 << 20;
+/// Bytes of a path that cost as much as a step of matching to be looked at.
+const BYTES_PER_STEP: usize = 64;
 
 /// What is said of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +32,9 @@ pub enum AttributeState {
     Value(Arc<[u8]>),
 }
 
-/// More rules than [`RULES_MAX`] are in force.
+/// More rules than [`RULES_MAX`] are in force, or longer ones than [`RULES_BYTES_MAX`] together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than {RULES_MAX} rules in .gitattributes files")]
+#[error("more than {RULES_MAX} rules or {RULES_BYTES_MAX} bytes of them in .gitattributes files")]
 pub struct TooManyRules;
 
 /// The files in force for a directory: that of the root, and those on the way down.
@@ -42,6 +46,8 @@ pub struct AttributeStack {
     macros: Vec<Option<Vec<(usize, AttributeState)>>>,
     frames: Vec<Frame>,
     rules: usize,
+    /// Bytes of the lines of rules and macros.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -49,6 +55,8 @@ struct Frame {
     /// Bytes of the directory's path, its slash included.
     base_len: usize,
     rules: Vec<Rule>,
+    /// Bytes of their lines.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +94,7 @@ impl AttributeStack {
             macros: vec![None; asked.len()],
             frames: Vec::new(),
             rules: 0,
+            bytes: 0,
         };
         stack.define(b"binary", b"-diff -merge -text");
         stack
@@ -105,14 +114,21 @@ impl AttributeStack {
         let mut frame = Frame {
             base_len: path.len(),
             rules: Vec::new(),
+            bytes: 0,
         };
         for line in lines {
-            frame.rules.extend(self.rule(line));
-            if self.rules + frame.rules.len() > RULES_MAX {
+            let Some(rule) = self.rule(line) else { continue };
+            frame.rules.push(rule);
+            frame.bytes += line.len();
+            if self.rules + frame.rules.len() > RULES_MAX || self.bytes + frame.bytes > RULES_BYTES_MAX {
                 return Err(TooManyRules);
             }
         }
+        if self.bytes > RULES_BYTES_MAX {
+            return Err(TooManyRules);
+        }
         self.rules += frame.rules.len();
+        self.bytes += frame.bytes;
         self.frames.push(frame);
         Ok(())
     }
@@ -121,28 +137,41 @@ impl AttributeStack {
     pub fn pop(&mut self) {
         if let Some(frame) = self.frames.pop() {
             self.rules -= frame.rules.len();
+            self.bytes -= frame.bytes;
         }
     }
 
-    /// The attributes of a path below the directory entered last; directories end in a slash.
-    pub fn of(&self, path: &[u8]) -> Attributes {
+    /// The attributes of a path below the directory entered last; directories end in a slash. Cost: a step for each rule and
+    /// macro, more for those with wildcards and for long paths; taken from `effort`.
+    pub fn of(&self, path: &[u8], effort: &mut Effort) -> Result<Attributes, TooMuchEffort> {
+        effort.take(self.macros.len())?;
         let mut found: Vec<Option<AttributeState>> = vec![None; self.macros.len()];
         for frame in self.frames.iter().rev() {
             let Some(below) = path.get(frame.base_len..) else {
                 continue;
             };
-            let matching = frame.rules.iter().rev().filter(|rule| rule.pattern.matches(below));
-            matching.for_each(|rule| self.fill(&mut found, &rule.states));
+            for rule in frame.rules.iter().rev() {
+                effort.take(1 + below.len() / BYTES_PER_STEP)?;
+                if rule.pattern.matches(below, effort)? {
+                    self.fill(&mut found, &rule.states, effort)?;
+                }
+            }
         }
         found.truncate(self.asked);
         let state = |found: Option<AttributeState>| found.unwrap_or(AttributeState::Unspecified);
-        Attributes(found.into_iter().map(state).collect())
+        Ok(Attributes(found.into_iter().map(state).collect()))
     }
 
     /// What is known already stays; macros that become set say more.
-    fn fill(&self, found: &mut [Option<AttributeState>], states: &[(usize, AttributeState)]) {
+    fn fill(
+        &self,
+        found: &mut [Option<AttributeState>],
+        states: &[(usize, AttributeState)],
+        effort: &mut Effort,
+    ) -> Result<(), TooMuchEffort> {
         let mut to_do: Vec<&(usize, AttributeState)> = states.iter().collect();
         while let Some((name, state)) = to_do.pop() {
+            effort.take(1)?;
             let Some(slot @ None) = found.get_mut(*name) else {
                 continue;
             };
@@ -151,6 +180,7 @@ impl AttributeStack {
                 to_do.extend(more);
             }
         }
+        Ok(())
     }
 
     fn define_line(&mut self, line: &[u8]) {
@@ -159,7 +189,8 @@ impl AttributeStack {
         };
         let rest = trim_start(rest);
         let (name, states) = rest.split_at(word_len(rest));
-        if is_valid_name(name) {
+        if is_valid_name(name) && self.bytes <= RULES_BYTES_MAX {
+            self.bytes += line.len();
             self.define(name, states);
         }
     }
@@ -336,22 +367,22 @@ impl PathPattern {
     }
 
     /// Whether it matches a path below the directory of its file; directories end in a slash.
-    fn matches(&self, path: &[u8]) -> bool {
+    fn matches(&self, path: &[u8], effort: &mut Effort) -> Result<bool, TooMuchEffort> {
         let (path, is_directory) = match path.strip_suffix(b"/") {
             Some(path) => (path, true),
             None => (path, false),
         };
         if self.directory_only && !is_directory || path.is_empty() {
-            return false;
+            return Ok(false);
         }
         let text = match self.basename {
             true => path.rsplit(|byte| *byte == b'/').next().unwrap_or(path),
             false => path,
         };
         match &self.test {
-            Test::Literal(literal) => **literal == *text,
-            Test::EndsWith(end) => text.ends_with(end),
-            Test::Wild(prefix, pattern) => text.starts_with(prefix) && pattern.matches(text),
+            Test::Literal(literal) => Ok(**literal == *text),
+            Test::EndsWith(end) => Ok(text.ends_with(end)),
+            Test::Wild(prefix, pattern) => Ok(text.starts_with(prefix) && pattern.matches(text, effort)?),
         }
     }
 }
@@ -360,10 +391,14 @@ impl PathPattern {
 mod tests {
     use super::*;
 
+    fn of(stack: &AttributeStack, path: &[u8]) -> Attributes {
+        stack.of(path, &mut Effort::steps(100_000)).unwrap()
+    }
+
     fn state(file: &str, path: &str) -> String {
         let mut stack = AttributeStack::new(&["x", "diff"]);
         stack.push(b"", file.as_bytes()).unwrap();
-        match stack.of(path.as_bytes()).state(0) {
+        match of(&stack, path.as_bytes()).state(0) {
             AttributeState::Set => "set".to_owned(),
             AttributeState::Unset => "unset".to_owned(),
             AttributeState::Unspecified => "unspecified".to_owned(),
@@ -407,7 +442,7 @@ mod tests {
     fn the_builtin_macro_says_no_diff() {
         let mut stack = AttributeStack::new(&["diff"]);
         stack.push(b"", b"*.png binary\n").unwrap();
-        assert_eq!(*stack.of(b"a/b.png").state(0), AttributeState::Unset);
+        assert_eq!(*of(&stack, b"a/b.png").state(0), AttributeState::Unset);
     }
 
     #[test]
@@ -415,11 +450,11 @@ mod tests {
         let mut stack = AttributeStack::new(&["x"]);
         stack.push(b"", b"*.c x\n").unwrap();
         stack.push(b"a/", b"/b.c -x\n[attr]m x\nc m\n").unwrap();
-        assert_eq!(*stack.of(b"a/b.c").state(0), AttributeState::Unset);
-        assert!(stack.of(b"a/d.c").is_set(0));
-        assert_eq!(*stack.of(b"a/c").state(0), AttributeState::Unspecified);
+        assert_eq!(*of(&stack, b"a/b.c").state(0), AttributeState::Unset);
+        assert!(of(&stack, b"a/d.c").is_set(0));
+        assert_eq!(*of(&stack, b"a/c").state(0), AttributeState::Unspecified);
         stack.pop();
-        assert!(stack.of(b"b.c").is_set(0));
+        assert!(of(&stack, b"b.c").is_set(0));
     }
 
     #[test]
@@ -432,5 +467,34 @@ mod tests {
             stack.push(b"", "a x\n".repeat(RULES_MAX + 1).as_bytes()),
             Err(TooManyRules)
         );
+    }
+
+    #[test]
+    fn bytes_of_rules_are_bounded_and_given_back() {
+        let long = format!("{} x\n", "a".repeat(2_000));
+        let many = long.repeat(RULES_BYTES_MAX / 2_002);
+        let mut stack = AttributeStack::new(&["x"]);
+        assert_eq!(stack.push(b"", many.as_bytes()), Ok(()));
+        assert_eq!(stack.push(b"a/", long.repeat(2).as_bytes()), Err(TooManyRules));
+        stack.pop();
+        assert_eq!(stack.push(b"", many.as_bytes()), Ok(()));
+        let macros: String = (0..RULES_BYTES_MAX / 8)
+            .map(|number| format!("[attr]m{number}\n"))
+            .collect();
+        assert_eq!(
+            AttributeStack::new(&["x"]).push(b"", macros.as_bytes()),
+            Err(TooManyRules)
+        );
+    }
+
+    /// Patterns and paths come from the same hands: together they could keep a thread busy for minutes.
+    #[test]
+    fn rules_that_take_long_are_given_up() {
+        let rule = format!("{}b x\n", "*a".repeat(1_000));
+        let mut stack = AttributeStack::new(&["x"]);
+        stack.push(b"", rule.repeat(1_000).as_bytes()).unwrap();
+        let mut effort = Effort::steps(1 << 20);
+        assert_eq!(stack.of(&[b'a'; 4_000], &mut effort), Err(TooMuchEffort));
+        assert_eq!(*of(&stack, b"short").state(0), AttributeState::Unspecified);
     }
 }

@@ -1,6 +1,6 @@
 //! Pathspecs: which paths of a tree are meant (gitglossary, `pathspec`).
 
-use crate::wildmatch::{WildOptions, WildPattern, literal_len};
+use crate::wildmatch::{Effort, TooMuchEffort, WildOptions, WildPattern, literal_len};
 
 /// Longest pathspec, in bytes.
 pub const PATHSPEC_LEN_MAX: usize = 4096;
@@ -48,21 +48,41 @@ impl Pathspec {
         self.items.len()
     }
 
-    /// Whether a file or directory (without a slash at its end) is meant, itself or with a directory above it.
-    pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
-        let mut positive = self.items.iter().filter(|item| !item.exclude).peekable();
-        let included = positive.peek().is_none() || positive.any(|item| item.matches(path, is_directory));
-        included
-            && !self
-                .items
-                .iter()
-                .any(|item| item.exclude && item.matches(path, is_directory))
+    /// Whether a file or directory (without a slash at its end) is meant, itself or with a directory above it. Cost: that of
+    /// the patterns, taken from `effort`.
+    pub fn matches(&self, path: &[u8], is_directory: bool, effort: &mut Effort) -> Result<bool, TooMuchEffort> {
+        let included = self.any(false, path, is_directory, effort)?.unwrap_or(true);
+        Ok(included && self.any(true, path, is_directory, effort)? != Some(true))
     }
 
     /// Whether anything below a directory may be meant. May be said too often, never too rarely.
-    pub fn may_match_below(&self, directory: &[u8]) -> bool {
-        let mut positive = self.items.iter().filter(|item| !item.exclude).peekable();
-        positive.peek().is_none() || positive.any(|item| item.may_match_below(directory))
+    pub fn may_match_below(&self, directory: &[u8], effort: &mut Effort) -> Result<bool, TooMuchEffort> {
+        let mut only_exclusions = true;
+        for item in self.items.iter().filter(|item| !item.exclude) {
+            only_exclusions = false;
+            if item.may_match_below(directory, effort)? {
+                return Ok(true);
+            }
+        }
+        Ok(only_exclusions)
+    }
+
+    /// Whether one of the pathspecs that exclude, or of those that do not, matches; `None` if there is none of them.
+    fn any(
+        &self,
+        exclude: bool,
+        path: &[u8],
+        is_directory: bool,
+        effort: &mut Effort,
+    ) -> Result<Option<bool>, TooMuchEffort> {
+        let mut found = None;
+        for item in self.items.iter().filter(|item| item.exclude == exclude) {
+            if item.matches(path, is_directory, effort)? {
+                return Ok(Some(true));
+            }
+            found = Some(false);
+        }
+        Ok(found)
     }
 
     /// The `number`th alone.
@@ -111,13 +131,14 @@ impl Item {
         })
     }
 
-    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+    fn matches(&self, path: &[u8], is_directory: bool, effort: &mut Effort) -> Result<bool, TooMuchEffort> {
         if self.path.is_empty() || self.is_at_or_above(path, is_directory) {
-            return true;
+            return Ok(true);
         }
-        let Some(wild) = &self.wild else { return false };
+        let Some(wild) = &self.wild else { return Ok(false) };
         let literal = self.path.get(..self.literal).unwrap_or_default();
-        path.get(..self.literal).is_some_and(|start| self.equal(start, literal)) && wild.matches(path)
+        let same_start = path.get(..self.literal).is_some_and(|start| self.equal(start, literal));
+        Ok(same_start && wild.matches(path, effort)?)
     }
 
     /// Whether the pathspec, read literally, is the path or a directory above it.
@@ -131,15 +152,18 @@ impl Item {
         same_start && (next == Some(&b'/') || next.is_none() && (is_directory || !must_be_directory))
     }
 
-    fn may_match_below(&self, directory: &[u8]) -> bool {
-        if self.matches(directory, true) || self.wild.is_some() && self.literal <= directory.len() {
+    fn may_match_below(&self, directory: &[u8], effort: &mut Effort) -> Result<bool, TooMuchEffort> {
+        let reaches_wildcards = self.wild.is_some() && self.literal <= directory.len();
+        if reaches_wildcards || self.matches(directory, true, effort)? {
             let shared = self.literal.min(directory.len());
             let (ours, theirs) = (self.path.get(..shared), directory.get(..shared));
-            return ours.zip(theirs).is_some_and(|(ours, theirs)| self.equal(ours, theirs)) || self.path.is_empty();
+            let same_start = ours.zip(theirs).is_some_and(|(ours, theirs)| self.equal(ours, theirs));
+            return Ok(same_start || self.path.is_empty());
         }
         // Further down on the way to it.
         let start = self.path.get(..directory.len());
-        start.is_some_and(|start| self.equal(start, directory)) && self.path.get(directory.len()) == Some(&b'/')
+        let same_start = start.is_some_and(|start| self.equal(start, directory));
+        Ok(same_start && self.path.get(directory.len()) == Some(&b'/'))
     }
 
     fn equal(&self, one: &[u8], other: &[u8]) -> bool {
@@ -270,8 +294,8 @@ mod tests {
         ];
         for (texts, path, expected) in table {
             assert_eq!(
-                spec(texts).matches(path.as_bytes(), false),
-                expected,
+                spec(texts).matches(path.as_bytes(), false, &mut Effort::steps(1_000)),
+                Ok(expected),
                 "{texts:?} on {path}"
             );
         }
@@ -295,8 +319,8 @@ mod tests {
         ];
         for (text, directory, expected) in table {
             assert_eq!(
-                spec(&[text]).may_match_below(directory.as_bytes()),
-                expected,
+                spec(&[text]).may_match_below(directory.as_bytes(), &mut Effort::steps(1_000)),
+                Ok(expected),
                 "{text} below {directory}"
             );
         }

@@ -12,6 +12,38 @@ pub struct WildOptions {
     pub ignore_case: bool,
 }
 
+/// What matching may still cost: a step is a position in a pattern held against a byte, or about as much work.
+///
+/// Patterns and paths are both given by others, and may both be long: what bounds their product is this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    steps_left: u64,
+}
+
+/// Matching was given up: it would have taken more steps than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the patterns take too long to match")]
+pub struct TooMuchEffort;
+
+impl Effort {
+    /// So many steps.
+    pub const fn steps(steps: u64) -> Self {
+        Self { steps_left: steps }
+    }
+
+    /// Steps that are left.
+    pub const fn left(self) -> u64 {
+        self.steps_left
+    }
+
+    /// Takes some of them.
+    pub fn take(&mut self, steps: usize) -> Result<(), TooMuchEffort> {
+        let left = self.steps_left.checked_sub(steps as u64).ok_or(TooMuchEffort)?;
+        self.steps_left = left;
+        Ok(())
+    }
+}
+
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct WildPattern {
@@ -68,10 +100,10 @@ impl WildPattern {
         }
     }
 
-    /// Whether all of `text` matches. Cost: at most the product of both lengths; mostly their sum.
-    pub fn matches(&self, text: &[u8]) -> bool {
+    /// Whether all of `text` matches. Cost: at most the product of both lengths, mostly their sum; taken from `effort`.
+    pub fn matches(&self, text: &[u8], effort: &mut Effort) -> Result<bool, TooMuchEffort> {
         if self.broken {
-            return false;
+            return Ok(false);
         }
         let mut here = States::new(self.tokens.len() + 1);
         let mut next = States::new(self.tokens.len() + 1);
@@ -83,15 +115,16 @@ impl WildPattern {
                 *byte
             };
             next.clear();
+            effort.take(here.len())?;
             for state in here.iter() {
                 self.step(state, byte, &mut next);
             }
-            if next.is_empty() {
-                return false;
+            if next.len() == 0 {
+                return Ok(false);
             }
             std::mem::swap(&mut here, &mut next);
         }
-        here.contains(self.tokens.len())
+        Ok(here.contains(self.tokens.len()))
     }
 
     fn step(&self, state: usize, byte: u8, next: &mut States) {
@@ -161,8 +194,8 @@ impl States {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    fn len(&self) -> usize {
+        self.list.len()
     }
 
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {
@@ -353,7 +386,8 @@ mod tests {
                 ignore_case: false,
             },
         )
-        .matches(text.as_bytes())
+        .matches(text.as_bytes(), &mut Effort::steps(1 << 20))
+        .unwrap()
     }
 
     /// A selection of git's own t3070: pattern, text, with slashes apart, and not.
@@ -447,8 +481,9 @@ mod tests {
             ignore_case: true,
             ..WildOptions::default()
         };
-        assert!(WildPattern::new(b"[A-C]x*Y", folded).matches(b"bXzzy"));
-        assert!(!WildPattern::new(b"[A-C]x*Y", WildOptions::default()).matches(b"bXzzy"));
+        let matches = |options| WildPattern::new(b"[A-C]x*Y", options).matches(b"bXzzy", &mut Effort::steps(100));
+        assert_eq!(matches(folded), Ok(true));
+        assert_eq!(matches(WildOptions::default()), Ok(false));
     }
 
     /// Backtracking would take longer than anybody's life.
@@ -458,5 +493,17 @@ mod tests {
         assert!(!matches(&pattern, &"a".repeat(1000), false));
         let pattern = "**/a/".repeat(100) + "b";
         assert!(!matches(&pattern, &"a/".repeat(400), true));
+    }
+
+    /// Two long strings are a large product; a short text costs little, however long the pattern.
+    #[test]
+    fn effort_is_counted_and_ends() {
+        let pattern = WildPattern::new("*a".repeat(1000).as_bytes(), WildOptions::default());
+        let mut effort = Effort::steps(1_000_000);
+        assert_eq!(pattern.matches(&[b'a'; 4000], &mut effort), Err(TooMuchEffort));
+        assert!(effort.left() < 2_000);
+        let mut effort = Effort::steps(20);
+        assert_eq!(pattern.matches(b"abc", &mut effort), Ok(false));
+        assert!(effort.left() > 0);
     }
 }

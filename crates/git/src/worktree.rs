@@ -175,12 +175,14 @@ mod tests {
     use super::*;
     use crate::ObjectFormat;
     use crate::attributes::AttributeStack;
+    use crate::wildmatch::Effort;
 
     fn convert(attributes: &str, content: &str) -> Option<String> {
         let mut stack = AttributeStack::new(&ATTRIBUTES);
         stack.push(b"", format!("f {attributes}\n").as_bytes()).unwrap();
+        let attributes = stack.of(b"f", &mut Effort::steps(100)).unwrap();
         let oid = ObjectId::from_hex(ObjectFormat::Sha1, "1".repeat(40).as_bytes()).unwrap();
-        let converted = Conversion::of(&stack.of(b"f"), 0).apply(&oid, content.as_bytes());
+        let converted = Conversion::of(&attributes, 0).apply(&oid, content.as_bytes());
         converted.map(|bytes| String::from_utf8(bytes).unwrap().replace(&"1".repeat(40), "1"))
     }
 

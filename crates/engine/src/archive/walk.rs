@@ -5,6 +5,7 @@ use crate::{EngineError, View};
 use bytes::Bytes;
 use cuesta_git::attributes::{AttributeStack, AttributeState, Attributes, FILE_NAME};
 use cuesta_git::pathspec::Pathspec;
+use cuesta_git::wildmatch::{Effort, TooMuchEffort};
 use cuesta_git::worktree::{ATTRIBUTES, Conversion};
 use cuesta_git::{ObjectId, ObjectKind, TreeIter, TreeMode};
 use std::collections::VecDeque;
@@ -19,6 +20,12 @@ pub const HELD_BYTES_MAX: u64 = 64 << 20;
 const PATH_LEN_MAX: usize = 65_535;
 /// Entries after which others get their turn.
 const ENTRIES_PER_TURN: u64 = 512;
+/// Steps of matching that one path may take: some milliseconds, during which nobody else gets a turn.
+const PATH_STEPS_MAX: u64 = 1 << 20;
+/// Steps of matching that one walk may take: about a minute of a processor.
+const WALK_STEPS_MAX: u64 = 1 << 34;
+/// Steps of matching after which others get their turn.
+const STEPS_PER_TURN: u64 = 1 << 18;
 /// Files of attributes of this size and more are passed over, as in git.
 const ATTRIBUTES_IGNORED_BYTES: u64 = 100 << 20;
 /// Files of attributes between this and that are refused.
@@ -121,23 +128,57 @@ impl TreeWalk {
     }
 }
 
+/// Paths held against patterns, which both come from others: what that costs is counted, and has an end.
+struct Matching {
+    steps_left: u64,
+    steps_in_turn: u64,
+}
+
+impl Matching {
+    fn new() -> Self {
+        Self {
+            steps_left: WALK_STEPS_MAX,
+            steps_in_turn: 0,
+        }
+    }
+
+    /// Does what there is to match for one path.
+    fn of_path<T>(&mut self, work: impl FnOnce(&mut Effort) -> Result<T, TooMuchEffort>) -> Result<T, EngineError> {
+        let allowed = self.steps_left.min(PATH_STEPS_MAX);
+        let mut effort = Effort::steps(allowed);
+        let done = work(&mut effort).map_err(|error| EngineError::Refused(error.to_string()))?;
+        let taken = allowed - effort.left();
+        self.steps_left -= taken;
+        self.steps_in_turn += taken;
+        Ok(done)
+    }
+
+    /// Lets others have their turn if this one has been long.
+    async fn take_turns(&mut self) {
+        if self.steps_in_turn >= STEPS_PER_TURN {
+            self.steps_in_turn = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// Refuses pathspecs of which one means nothing in the tree.
 pub(super) async fn check_paths(view: &View, root: ObjectId, paths: &Pathspec) -> Result<(), EngineError> {
     let mut unmatched: Vec<(usize, Pathspec)> = (0..paths.len()).map(|number| (number, paths.only(number))).collect();
     if unmatched.is_empty() {
         return Ok(());
     }
-    let mut walk = TreeWalk::new(view.clone());
+    let (mut walk, mut matching) = (TreeWalk::new(view.clone()), Matching::new());
     walk.enter(&root, Vec::new()).await?;
     loop {
         match walk.next().await? {
             Step::Entry(entry) => {
-                let is_tree = entry.mode.is_tree();
-                unmatched.retain(|(_, spec)| !spec.matches(&entry.path, is_tree || entry.mode.is_gitlink()));
+                matching.take_turns().await;
+                let goes_on_below = matching.of_path(|effort| strike_out(&mut unmatched, &entry, effort))?;
                 if unmatched.is_empty() {
                     return Ok(());
                 }
-                if is_tree && unmatched.iter().any(|(_, spec)| spec.may_match_below(&entry.path)) {
+                if goes_on_below {
                     walk.enter(&entry.oid, [&entry.path, &b"/"[..]].concat()).await?;
                 }
             }
@@ -154,6 +195,24 @@ pub(super) async fn check_paths(view: &View, root: ObjectId, paths: &Pathspec) -
         }
         None => Ok(()),
     }
+}
+
+/// Takes out the pathspecs that mean the entry; answers whether others may mean something below it.
+fn strike_out(
+    unmatched: &mut Vec<(usize, Pathspec)>,
+    entry: &Entry,
+    effort: &mut Effort,
+) -> Result<bool, TooMuchEffort> {
+    let is_tree = entry.mode.is_tree();
+    let (mut left, mut goes_on_below) = (Vec::with_capacity(unmatched.len()), false);
+    for (number, spec) in std::mem::take(unmatched) {
+        if !spec.matches(&entry.path, is_tree || entry.mode.is_gitlink(), effort)? {
+            goes_on_below |= is_tree && spec.may_match_below(&entry.path, effort)?;
+            left.push((number, spec));
+        }
+    }
+    *unmatched = left;
+    Ok(goes_on_below)
 }
 
 /// What goes into an archive.
@@ -180,6 +239,7 @@ pub(super) struct SelectedWalk {
     walk: TreeWalk,
     paths: Pathspec,
     attributes: AttributeStack,
+    matching: Matching,
     /// The trees entered, below the root: what each is as an item, until it has been given.
     waiting: Vec<Option<Item>>,
     ready: VecDeque<Item>,
@@ -192,6 +252,7 @@ impl SelectedWalk {
             walk: TreeWalk::new(view),
             paths,
             attributes: AttributeStack::new(&["export-ignore", "export-subst", "diff", text, crlf, eol, ident]),
+            matching: Matching::new(),
             waiting: Vec::new(),
             ready: VecDeque::new(),
         };
@@ -204,9 +265,10 @@ impl SelectedWalk {
             if let Some(item) = self.ready.pop_front() {
                 return Ok(Some(item));
             }
+            self.matching.take_turns().await;
             match self.walk.next().await? {
                 Step::Entry(entry) if entry.mode.is_tree() => self.tree(entry).await?,
-                Step::Entry(entry) => self.leaf(entry),
+                Step::Entry(entry) => self.leaf(entry)?,
                 Step::Left => {
                     self.attributes.pop();
                     self.waiting.pop();
@@ -217,14 +279,17 @@ impl SelectedWalk {
     }
 
     async fn tree(&mut self, entry: Entry) -> Result<(), EngineError> {
-        if !self.paths.may_match_below(&entry.path) {
-            return Ok(());
-        }
         let path = [&entry.path, &b"/"[..]].concat();
-        let attributes = self.attributes.of(&path);
-        if attributes.is_set(EXPORT_IGNORE) {
+        let (paths, attributes) = (&self.paths, &self.attributes);
+        let found = self
+            .matching
+            .of_path(|effort| match paths.may_match_below(&entry.path, effort)? {
+                true => attributes.of(&path, effort).map(Some),
+                false => Ok(None),
+            })?;
+        let Some(attributes) = found.filter(|attributes| !attributes.is_set(EXPORT_IGNORE)) else {
             return Ok(());
-        }
+        };
         let base = path.clone();
         self.waiting
             .push(Some(Item::new(path, entry.mode, entry.oid, &attributes)));
@@ -259,22 +324,27 @@ impl SelectedWalk {
         }
     }
 
-    fn leaf(&mut self, entry: Entry) {
+    fn leaf(&mut self, entry: Entry) -> Result<(), EngineError> {
         let is_gitlink = entry.mode.is_gitlink();
-        if !self.paths.matches(&entry.path, is_gitlink) {
-            return;
-        }
+        let (paths, attributes) = (&self.paths, &self.attributes);
         let mut path = entry.path;
-        if is_gitlink {
-            path.push(b'/');
-        }
-        let attributes = self.attributes.of(&path);
+        let found = self.matching.of_path(|effort| {
+            if !paths.matches(&path, is_gitlink, effort)? {
+                return Ok(None);
+            }
+            if is_gitlink {
+                path.push(b'/');
+            }
+            attributes.of(&path, effort).map(Some)
+        })?;
+        let Some(attributes) = found else { return Ok(()) };
         // As git: the directories above come even if this one does not.
         self.ready.extend(self.waiting.iter_mut().filter_map(Option::take));
         if !attributes.is_set(EXPORT_IGNORE) {
             self.ready
                 .push_back(Item::new(path, entry.mode, entry.oid, &attributes));
         }
+        Ok(())
     }
 }
 
