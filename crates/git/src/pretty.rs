@@ -9,6 +9,7 @@ mod person;
 
 use crate::{CommitRef, ObjectError, ObjectFormat, ObjectId};
 use person::Person;
+use std::collections::HashMap;
 
 /// What there is to say of a commit.
 #[derive(Clone, Debug)]
@@ -18,15 +19,55 @@ pub struct Facts {
     parents: Vec<ObjectId>,
     content: Vec<u8>,
     /// How many hex digits name an object, where not all are needed.
-    digits: Vec<(ObjectId, usize)>,
+    digits: HashMap<ObjectId, usize>,
     /// Names of refs that name the commit, as `%D` has them, in its order.
     decorations: Vec<String>,
 }
 
-/// The text would be longer than allowed.
+/// Bytes of the commit that may be looked at for one text. A placeholder may stand for nothing and yet take a look at all of
+/// the commit.
+const LOOKED_AT_BYTES_MAX: u64 = 1 << 30;
+
+/// Why a text is not expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expanded to more than {0} bytes")]
-pub struct TooLong(pub usize);
+#[non_exhaustive]
+pub enum FormatError {
+    /// It would be longer than allowed.
+    #[error("expanded to more than {0} bytes")]
+    TooLong(usize),
+    /// It has too many placeholders for so large a commit.
+    #[error("takes too long to expand")]
+    TooMuchWork,
+}
+
+/// What expanding one text may still produce and cost.
+struct Budget {
+    size_max: usize,
+    looked_at_left: u64,
+}
+
+impl Budget {
+    fn new(size_max: usize) -> Self {
+        Self {
+            size_max,
+            looked_at_left: LOOKED_AT_BYTES_MAX,
+        }
+    }
+
+    fn check_size(&self, size: usize) -> Result<(), FormatError> {
+        if size > self.size_max {
+            Err(FormatError::TooLong(self.size_max))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn look_at(&mut self, bytes: usize) -> Result<(), FormatError> {
+        let left = self.looked_at_left.checked_sub(bytes as u64);
+        self.looked_at_left = left.ok_or(FormatError::TooMuchWork)?;
+        Ok(())
+    }
+}
 
 impl Facts {
     /// The facts in a commit's own bytes.
@@ -34,7 +75,7 @@ impl Facts {
         let CommitRef { tree, parents, .. } = CommitRef::parse(format, content)?;
         // As git reads it, a NUL ends the message.
         let content = content.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
-        let (digits, decorations) = (Vec::new(), Vec::new());
+        let (digits, decorations) = (HashMap::new(), Vec::new());
         Ok(Self {
             oid,
             tree,
@@ -52,7 +93,7 @@ impl Facts {
 
     /// Says how many digits it takes to name an object.
     pub fn abbreviate(&mut self, oid: ObjectId, digits: usize) {
-        self.digits.push((oid, digits));
+        self.digits.insert(oid, digits);
     }
 
     /// Says which refs name the commit, such as `HEAD -> main` and `tag: v1`.
@@ -61,49 +102,45 @@ impl Facts {
     }
 
     /// `content` with every `$Format:…$` replaced; `None` if there is none.
-    pub fn substitute(&self, content: &[u8], size_max: usize) -> Result<Option<Vec<u8>>, TooLong> {
+    pub fn substitute(&self, content: &[u8], size_max: usize) -> Result<Option<Vec<u8>>, FormatError> {
         const START: &[u8] = b"$Format:";
-        let mut out = Vec::new();
+        let (mut out, mut budget) = (Vec::new(), Budget::new(size_max));
         let mut rest = content;
         while let Some(start) = memchr::memmem::find(rest, START) {
             let format = rest.get(start + START.len()..).unwrap_or_default();
             let Some(end) = memchr::memchr(b'$', format) else { break };
             out.extend_from_slice(rest.get(..start).unwrap_or_default());
-            self.format(format.get(..end).unwrap_or_default(), &mut out, size_max)?;
+            self.expand(format.get(..end).unwrap_or_default(), &mut out, &mut budget)?;
             rest = format.get(end + 1..).unwrap_or_default();
         }
         if rest.len() == content.len() {
             return Ok(None);
         }
         out.extend_from_slice(rest);
-        if out.len() > size_max {
-            Err(TooLong(size_max))
-        } else {
-            Ok(Some(out))
-        }
+        budget.check_size(out.len())?;
+        Ok(Some(out))
     }
 
     /// Appends what a format makes of the commit.
-    pub fn format(&self, format: &[u8], out: &mut Vec<u8>, size_max: usize) -> Result<(), TooLong> {
+    pub fn format(&self, format: &[u8], out: &mut Vec<u8>, size_max: usize) -> Result<(), FormatError> {
+        self.expand(format, out, &mut Budget::new(size_max))
+    }
+
+    fn expand(&self, format: &[u8], out: &mut Vec<u8>, budget: &mut Budget) -> Result<(), FormatError> {
         let mut rest = format;
         while let Some(at) = memchr::memchr(b'%', rest) {
             out.extend_from_slice(rest.get(..at).unwrap_or_default());
             rest = rest.get(at + 1..).unwrap_or_default();
+            budget.look_at(self.content.len())?;
             let taken = self.placeholder(rest, out);
             if taken == 0 {
                 out.push(b'%');
             }
             rest = rest.get(taken..).unwrap_or_default();
-            if out.len() > size_max {
-                return Err(TooLong(size_max));
-            }
+            budget.check_size(out.len())?;
         }
         out.extend_from_slice(rest);
-        if out.len() > size_max {
-            Err(TooLong(size_max))
-        } else {
-            Ok(())
-        }
+        budget.check_size(out.len())
     }
 
     /// Appends what the placeholder at the start of `text` stands for; gives back its length, 0 if it is none.
@@ -171,11 +208,7 @@ impl Facts {
 
     fn short(&self, oid: &ObjectId, out: &mut Vec<u8>) {
         let hex = oid.to_string();
-        let digits = self
-            .digits
-            .iter()
-            .find(|(known, _)| known == oid)
-            .map_or(hex.len(), |(_, digits)| *digits);
+        let digits = self.digits.get(oid).copied().unwrap_or(hex.len());
         out.extend(hex.bytes().take(digits));
     }
 

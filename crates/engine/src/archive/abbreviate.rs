@@ -1,14 +1,14 @@
 //! How many digits of an id name one object (git: `core.abbrev`, `auto`).
 
-use crate::{EngineError, View};
+use crate::EngineError;
+use crate::graph::Graph;
 use cuesta_git::ObjectId;
 
 const DIGITS_MIN: usize = 7;
 
 /// The digits it takes: as many as keep collisions unlikely among so many objects, and then as many as there are in fact.
 /// Copies of an object in several layers count as several objects, as packs do for git.
-pub(super) async fn digits(view: &View, oid: &ObjectId) -> Result<usize, EngineError> {
-    let graph = view.graph().await?;
+pub(super) fn digits(graph: &Graph, oid: &ObjectId) -> Result<usize, EngineError> {
     let (mut count, mut digits) = (0u64, 0);
     for number in 0..graph.slot_count() {
         let lookup = &graph.slot(number)?.index.lookup;

@@ -11,10 +11,16 @@ pub(super) async fn of(view: &View, commit: &ObjectId, hidden: &HiddenRefs) -> R
     let (_, content) = view.object(commit).await?.ok_or_else(|| missing(commit))?;
     let facts = Facts::new(view.object_format(), *commit, &content);
     let mut facts = facts.map_err(|error| EngineError::Refused(format!("commit {commit} cannot be read: {error}")))?;
-    let named: Vec<ObjectId> = facts.named().collect();
-    for oid in named {
-        facts.abbreviate(oid, abbreviate::digits(view, &oid).await?);
-    }
+    let graph = view.graph().await?;
+    // A commit may have any number of parents.
+    let abbreviated = move || {
+        let named: Vec<ObjectId> = facts.named().collect();
+        for oid in named {
+            facts.abbreviate(oid, abbreviate::digits(&graph, &oid)?);
+        }
+        Ok::<_, EngineError>(facts)
+    };
+    let mut facts = view.world().workers.run(abbreviated).await?;
     facts.decorate(decorations(view, commit, hidden));
     Ok(facts)
 }

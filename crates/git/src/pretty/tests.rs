@@ -91,5 +91,15 @@ fn the_result_is_bounded() {
     let facts = facts(&"x".repeat(100));
     let text = format!("$Format:{}$", "%B".repeat(10));
     assert!(facts.substitute(text.as_bytes(), 1000).unwrap().is_some());
-    assert_eq!(facts.substitute(text.as_bytes(), 999), Err(TooLong(999)));
+    assert_eq!(facts.substitute(text.as_bytes(), 999), Err(FormatError::TooLong(999)));
+}
+
+/// What stands for nothing makes no text longer, but takes a look at the commit each time.
+#[test]
+fn looks_at_the_commit_are_bounded() {
+    let facts = facts(&"x".repeat(1 << 20));
+    let text = |count: usize| format!("$Format:{}$", "%e".repeat(count));
+    assert_eq!(facts.substitute(text(1_000).as_bytes(), 1_000), Ok(Some(Vec::new())));
+    let error = facts.substitute(text(1_024).repeat(2).as_bytes(), 1_000);
+    assert_eq!(error, Err(FormatError::TooMuchWork));
 }
