@@ -101,9 +101,7 @@ impl PackFile {
         let index = self.layer.index().await?;
         let count = u64::from(index.entries.len());
         let width = index.format.width() as u64;
-        let large = (0..index.entries.len())
-            .filter(|entry| index.entries.offset(*entry) >= LARGE_OFFSET)
-            .count() as u64;
+        let large = large_count(&index);
         let len = 8 + 1024 + count * (width + 8) + large * 8 + 2 * width;
         let crcs = self.entry_crcs(view, &index).await?;
         let writer = IndexWriter {
@@ -141,6 +139,20 @@ impl PackFile {
         };
         layer.entry_crcs.get_or_try_init(load).await.cloned()
     }
+}
+
+/// How many entries lie beyond what a short offset can say. They are in the order of the pack, so they are its last.
+fn large_count(index: &Index) -> u64 {
+    let (mut small, mut large) = (0, index.entries.len());
+    while small < large {
+        let middle = small + (large - small) / 2;
+        if index.entries.offset(middle) < LARGE_OFFSET {
+            small = middle + 1;
+        } else {
+            large = middle;
+        }
+    }
+    u64::from(index.entries.len() - large)
 }
 
 /// The checksum of each entry, from a pack's bytes as they come.
