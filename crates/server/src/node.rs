@@ -36,7 +36,7 @@ pub struct Node {
     pub entropy: Entropy,
     /// Where long work runs.
     pub workers: Workers,
-    /// Fetches whose packs may be sent at once.
+    /// Packs, archives and files of dumb clients that may be sent at once.
     pub fetches: Arc<Semaphore>,
     /// Memory that pushes may take, in units of [`MEMORY_UNIT_BYTES`].
     pub push_memory: Arc<Semaphore>,

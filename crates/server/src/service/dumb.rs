@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 const PACK_TYPE: &str = "application/x-git-packed-objects";
 const INDEX_TYPE: &str = "application/x-git-packed-objects-toc";
@@ -136,20 +137,31 @@ impl Reader {
             DumbFile::Packs => self.packs_list().await.map(Some),
             DumbFile::Alternates => Ok(None),
             DumbFile::Loose(oid) => self.loose(oid).await,
-            DumbFile::Pack(name) => Ok(self.pack(name).await?.map(|pack| {
-                let (len, shared) = (pack.pack_len(), self.is_for_all());
-                self.sized(PACK_TYPE, len, headers, |range| pack.pack(range))
-                    .kept(self.now_ms(), shared)
-            })),
+            DumbFile::Pack(name) => {
+                let Some(pack) = self.pack(name).await? else {
+                    return Ok(None);
+                };
+                let permit = self.permit().await;
+                let answer = self.sized(PACK_TYPE, pack.pack_len(), headers, |range| {
+                    hold(pack.pack(range), permit)
+                });
+                Ok(Some(answer.kept(self.now_ms(), self.is_for_all())))
+            }
             DumbFile::Index(name) => {
                 let Some(pack) = self.pack(name).await? else {
                     return Ok(None);
                 };
+                let permit = self.permit().await;
                 let (len, index) = pack.index(&self.view).await?;
-                let answer = self.sized(INDEX_TYPE, len, headers, |range| range::cut(index, range));
+                let answer = self.sized(INDEX_TYPE, len, headers, |range| hold(range::cut(index, range), permit));
                 Ok(Some(answer.kept(self.now_ms(), self.is_for_all())))
             }
         }
+    }
+
+    /// A place among the fetches: a file takes as much memory while it is sent.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.call.node.fetches.clone().acquire_owned().await.ok()
     }
 
     fn now_ms(&self) -> i64 {
@@ -198,10 +210,11 @@ impl Reader {
         {
             return Ok(None);
         }
+        let permit = self.permit().await;
         let Some(object) = self.view.loose_object(&oid).await? else {
             return Ok(None);
         };
-        let content = Content::Stream(pieces(object, self.call.record.clone()));
+        let content = Content::Stream(pieces(hold(object, permit), self.call.record.clone()));
         Ok(Some(
             Answer::ok(LOOSE_TYPE, content).kept(self.now_ms(), self.is_for_all()),
         ))
@@ -264,6 +277,14 @@ impl Reader {
     }
 }
 
+/// Keeps the place of a file as long as it is being sent.
+fn hold(file: FileStream, permit: Option<OwnedSemaphorePermit>) -> FileStream {
+    file.inspect(move |_| {
+        let _held = &permit;
+    })
+    .boxed()
+}
+
 fn pieces(file: FileStream, record: Arc<Record>) -> BoxStream<'static, Result<Piece, Cut>> {
     let cut = move |error: EngineError| Cut(Answer::engine_text(&error, &record));
     file.try_filter(|piece| std::future::ready(!piece.is_empty()))
@@ -293,6 +314,20 @@ fn refs(state: &State, hidden: &HiddenRefs) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_file_has_its_place_until_it_is_sent_or_given_up() {
+        let fetches = Arc::new(tokio::sync::Semaphore::new(1));
+        let permit = fetches.clone().acquire_owned().await.ok();
+        let pieces = futures::stream::iter([Ok(bytes::Bytes::from_static(b"a")), Ok(bytes::Bytes::from_static(b"b"))]);
+        let mut file = hold(pieces.boxed(), permit);
+        for _ in 0..2 {
+            assert!(file.next().await.is_some());
+            assert_eq!(fetches.available_permits(), 0);
+        }
+        drop(file);
+        assert_eq!(fetches.available_permits(), 1);
+    }
 
     #[test]
     fn a_pack_is_new_until_its_time_has_passed() {
