@@ -4,6 +4,7 @@ pub mod admission;
 pub mod answer;
 pub mod front;
 pub mod listener;
+mod opening;
 pub mod peer;
 pub mod range;
 pub mod record;

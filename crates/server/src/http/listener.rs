@@ -1,6 +1,7 @@
 //! Connections: accepted up to a limit, each with its own task, ended in good order.
 
 use super::front::{self, Connection};
+use super::opening::Opening;
 use super::stall_guard::StallGuard;
 use crate::node::Node;
 use crate::tls::Tls;
@@ -18,6 +19,10 @@ use tokio::sync::Semaphore;
 
 /// Time for a request's head, idle time of a kept-alive connection included.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// Silence on an HTTP/2 connection after which the client is asked whether it is still there, and how long it may take to
+/// say so.
+const PING_INTERVAL: Duration = Duration::from_secs(60);
+const PING_TIME_MAX: Duration = Duration::from_secs(20);
 /// Bytes of one connection's read buffer: a request's head must fit.
 const READ_BUFFER_LEN_MAX: usize = 128 << 10;
 /// Requests at once on one HTTP/2 connection.
@@ -79,6 +84,8 @@ fn builder() -> Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIME_MAX)
         .max_concurrent_streams(STREAMS_MAX);
     builder
 }
@@ -115,9 +122,8 @@ impl Served {
             let node = node.clone();
             async move { Ok::<_, Infallible>(front::respond(node, connection, request).await) }
         });
-        let served = builder
-            .serve_connection(TokioIo::new(StallGuard::new(stream, STALL_MAX)), service)
-            .into_owned();
+        let stream = Opening::new(StallGuard::new(stream, STALL_MAX), HEAD_TIME_MAX);
+        let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         if let Err(error) = watcher.watch(served).await {
             tracing::debug!(error = ?error.to_string(), "connection ended");
         }
