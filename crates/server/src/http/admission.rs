@@ -42,7 +42,7 @@ pub async fn admit(
 
 /// Decides about a request for what concerns the whole node: the machine's own users, or an administrator.
 pub async fn admit_operator(node: &Node, peer: &Peer, headers: &HeaderMap, record: &Record) -> Result<(), Box<Answer>> {
-    if !node.gate.checks() || peer.address.is_loopback() {
+    if !node.gate.checks() || peer.is_local {
         return Ok(());
     }
     let identity = identify(node, peer, headers, record).await?;

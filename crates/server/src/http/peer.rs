@@ -15,6 +15,9 @@ pub struct Peer {
     /// Nobody between us can read credentials: the connection is encrypted, does not leave the machine, or comes from a proxy
     /// that ends TLS.
     pub is_confidential: bool,
+    /// Somebody on this machine sends it, and for nobody else: what a proxy passes on is not local, wherever the proxy runs and
+    /// whatever address it names.
+    pub is_local: bool,
 }
 
 impl Peer {
@@ -25,11 +28,13 @@ impl Peer {
             return Self {
                 address: remote,
                 is_confidential: encrypted || remote.is_loopback(),
+                is_local: remote.is_loopback() && !headers.contains_key(FORWARDED_FOR),
             };
         }
         Self {
             address: forwarded_for(headers).unwrap_or(remote),
             is_confidential: true,
+            is_local: false,
         }
     }
 }
@@ -47,7 +52,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn peer(proxy: bool, remote: &str, encrypted: bool, forwarded: &[&str]) -> (String, bool) {
+    fn whole_peer(proxy: bool, remote: &str, encrypted: bool, forwarded: &[&str]) -> Peer {
         let mut headers = HeaderMap::new();
         for value in forwarded {
             headers.append(FORWARDED_FOR, HeaderValue::from_str(value).unwrap());
@@ -56,7 +61,11 @@ mod tests {
             behind_tls_proxy: proxy,
             ..Settings::default()
         };
-        let peer = Peer::of(&settings, remote.parse().unwrap(), encrypted, &headers);
+        Peer::of(&settings, remote.parse().unwrap(), encrypted, &headers)
+    }
+
+    fn peer(proxy: bool, remote: &str, encrypted: bool, forwarded: &[&str]) -> (String, bool) {
+        let peer = whole_peer(proxy, remote, encrypted, forwarded);
         (peer.address.to_string(), peer.is_confidential)
     }
 
@@ -72,6 +81,18 @@ mod tests {
             peer(false, "[::ffff:127.0.0.1]:9", false, &[]),
             ("127.0.0.1".to_owned(), true)
         );
+    }
+
+    #[test]
+    fn what_a_proxy_passes_on_is_not_local() {
+        let is_local = |proxy, remote, forwarded: &[&str]| whole_peer(proxy, remote, false, forwarded).is_local;
+        assert!(is_local(false, "127.0.0.1:9", &[]));
+        assert!(is_local(false, "[::1]:9", &[]));
+        assert!(!is_local(false, "10.0.0.7:9", &[]));
+        assert!(!is_local(false, "127.0.0.1:9", &["6.6.6.6"]));
+        // A proxy that says nothing, and one that passes on what a client made up.
+        assert!(!is_local(true, "127.0.0.1:9", &[]));
+        assert!(!is_local(true, "127.0.0.1:9", &["127.0.0.1"]));
     }
 
     #[test]
