@@ -69,9 +69,13 @@ where
         })
     }
 
-    /// The length of the body on the wire, where the client announced it.
+    /// The length of what is still to come, where the client announced it. Of what is deflated nobody knows how long it is:
+    /// one byte may stand for a thousand.
     pub fn len_hint(&self) -> Option<u64> {
-        self.source.size_hint().exact()
+        match self.inflate {
+            Some(_) => None,
+            None => self.source.size_hint().exact(),
+        }
     }
 
     /// The next bytes, never none of them; `None` at the end of a whole body.
