@@ -26,7 +26,9 @@ pub async fn create_repository(
     }
     engine.change_accounts(roles, maker.name()).await?;
     let made = engine.create_repository_as(log, name, format, maker.name()).await;
-    if made.is_err() {
+    // Only where the name is known to be another's. After other errors it may have been given after all (a lost answer), and
+    // a repository without roles would be shut to its maker.
+    if matches!(made, Err(EngineError::RepositoryExists(_))) {
         let forget = vec![AccountChange::ForgetRepository(log)];
         // What is left behind gives nobody anything: the log has no name.
         let _ = engine.change_accounts(forget, maker.name()).await;
