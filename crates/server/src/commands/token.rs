@@ -8,6 +8,7 @@ use crate::storage::Opened;
 use anyhow::{Context, anyhow, bail};
 use cuesta_engine::Engine;
 use cuesta_format::{AccountChange, LogId, TokenId, TokenRecord};
+use cuesta_git::calendar::Utc;
 use cuesta_ledger::AccountsState;
 use std::collections::{BTreeSet, HashMap};
 
@@ -136,25 +137,8 @@ async fn revoke(engine: &Engine, ids: &[String]) -> anyhow::Result<()> {
 
 /// The UTC day of a time, as `2026-11-30`.
 fn date(ms: i64) -> String {
-    let (year, month, day) = civil(ms.div_euclid(DAY_MS));
+    let Utc { year, month, day, .. } = Utc::of(ms.div_euclid(1_000));
     format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// The Gregorian date of a day counted from 1970-01-01, by eras of 400 years that begin on the first of March.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days.saturating_add(719_468);
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]
