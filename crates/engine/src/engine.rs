@@ -2,7 +2,7 @@
 
 use crate::birth::Nursery;
 use crate::world::{EngineOptions, World};
-use crate::{EngineError, Repository, RepositoryName};
+use crate::{EngineError, Repository, RepositoryName, Settings};
 use async_trait::async_trait;
 use bytes::Bytes;
 use cuesta_format::{AccountChange, Cause, LogId, RepositoryRecord, checkpoint_key};
@@ -123,6 +123,11 @@ impl Engine {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
+    }
+
+    /// The settings of a repository that sets nothing itself.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings::of_node(&self.0.world.options.settings)
     }
 
     /// The repository of that name, opened if it is not open yet; `None` if there is none.

@@ -88,6 +88,11 @@ impl Graph {
         })
     }
 
+    /// The state whose layers these are.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
     /// How many layers the view has.
     pub fn slot_count(&self) -> u32 {
         // `load` has refused more.

@@ -85,6 +85,16 @@ impl Layer {
         attached.ok_or(EngineError::Internal("something else is attached to a layer record"))
     }
 
+    /// A layer that need not be in the layer list any more, as long as its keys are in the bucket.
+    pub(crate) fn in_bucket(meta: LayerMeta, log: LogId, cache: &BlockCache) -> Self {
+        let source = Source::Bucket {
+            cache: cache.clone(),
+            pack_key: layer_pack_key(log, meta.id),
+            cue_key: layer_cue_key(log, meta.id),
+        };
+        Self::from_source(meta, source)
+    }
+
     fn new(record: &LayerRecord, log: LogId, cache: &BlockCache) -> Self {
         let source = match &record.place {
             LayerPlace::Inline { pack, cue } => Source::Inline {
@@ -97,8 +107,12 @@ impl Layer {
                 cue_key: layer_cue_key(log, record.meta.id),
             },
         };
+        Self::from_source(record.meta, source)
+    }
+
+    fn from_source(meta: LayerMeta, source: Source) -> Self {
         Self {
-            meta: record.meta,
+            meta,
             source,
             header: OnceCell::new(),
             filter: OnceCell::new(),

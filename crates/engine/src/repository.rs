@@ -72,19 +72,8 @@ impl Repository {
 
     /// An edit that changes nothing yet.
     pub fn edit(&self, cause: Cause, actor: &str) -> Edit {
-        Edit {
-            id: EditId(self.world.entropy.bits128()),
-            time_ms: self.world.clock.now_ms(),
-            actor: actor.to_owned(),
-            cause,
-            object_format: None,
-            refs: Vec::new(),
-            symrefs: Vec::new(),
-            added: Vec::new(),
-            removed: Vec::new(),
-            settings: Vec::new(),
-            shallow: None,
-        }
+        let id = EditId(self.world.entropy.bits128());
+        Edit::new(id, self.world.clock.now_ms(), cause, actor)
     }
 
     /// An edit of `state` that changes nothing yet; but a log's first edit fixes the object format and makes `HEAD`, which
@@ -125,6 +114,10 @@ impl Repository {
             value: value.map(str::to_owned),
         }];
         self.commit(edit).await
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.world
     }
 
     async fn commit(&self, edit: Edit) -> Result<(), EngineError> {

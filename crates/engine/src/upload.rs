@@ -7,8 +7,10 @@
 mod bases;
 mod filter;
 mod negotiation;
+mod offload;
 mod plan;
 mod policy;
+mod reach;
 mod rebuild;
 mod request;
 mod select;
@@ -20,8 +22,10 @@ mod writer;
 
 pub use filter::ObjectFilter;
 pub use negotiation::Negotiation;
+pub use offload::Offload;
 pub use plan::{Plan, plan};
-pub use policy::{Reach, WantPolicy, refused_want};
+pub use policy::{WantPolicy, may_have, refused_want};
+pub use reach::Reach;
 pub use request::UploadRequest;
 pub use shallow::{Boundary, Deepen, boundary};
 pub use stream::{PackStream, Progress};

@@ -1,16 +1,20 @@
 //! A view: an immutable snapshot of one repository, and everything that is read through it.
 
-use crate::{EngineError, Graph, Layer, objects, world::World};
+use crate::upload::Reach;
+use crate::{EngineError, Graph, Layer, Settings, objects, world::World};
 use bytes::Bytes;
 use cuesta_format::{LogId, RepositoryRecord};
-use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, ObjectKind};
 use cuesta_ledger::State;
 use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 /// Layers whose filters are fetched at once.
 const LOADS_IN_FLIGHT_MAX: usize = 32;
+/// Rules of hiding whose reach is kept: mostly there is one, and the one that hides nothing.
+const REACHES_MAX: usize = 4;
 
 /// A snapshot of a repository: refs, layers and the objects in them. Cheap to clone; never changes.
 ///
@@ -28,6 +32,8 @@ struct Inner {
     /// Layers in the bucket, newest first, their filters loaded.
     bucket: OnceCell<Vec<Arc<Layer>>>,
     graph: OnceCell<Arc<Graph>>,
+    /// What is reachable from refs that certain rules do not hide.
+    reaches: Mutex<Vec<(HiddenRefs, Arc<Reach>)>>,
 }
 
 /// Where an object is stored.
@@ -50,6 +56,7 @@ impl View {
                 world,
                 bucket,
                 graph,
+                reaches: Mutex::default(),
             }),
         }
     }
@@ -57,6 +64,11 @@ impl View {
     /// Refs, settings and layer list.
     pub fn state(&self) -> &Arc<State> {
         &self.inner.state
+    }
+
+    /// The settings that apply here: the repository's own, and the node's.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings::new(&self.inner.state, &self.inner.world.options.settings)
     }
 
     /// The repository's object format.
@@ -164,6 +176,26 @@ impl View {
             Ok(Arc::new(Graph::load(Arc::clone(&self.inner.state), layers).await?))
         };
         self.inner.graph.get_or_try_init(load).await.cloned()
+    }
+
+    /// What the refs reach that `hidden` does not hide: worked out at the first call, off the reactor, and kept.
+    pub async fn reach(&self, hidden: &HiddenRefs) -> Result<Arc<Reach>, EngineError> {
+        let known = |reaches: &[(HiddenRefs, Arc<Reach>)]| {
+            let found = reaches.iter().find(|(rules, _)| rules == hidden);
+            found.map(|(_, reach)| Arc::clone(reach))
+        };
+        if let Some(reach) = known(&self.inner.reaches.lock()) {
+            return Ok(reach);
+        }
+        let (graph, rules) = (self.graph().await?, hidden.clone());
+        let work = move || Ok::<_, EngineError>(Arc::new(Reach::new(graph, &rules)?));
+        let reach = self.inner.world.workers.run(work).await?;
+        let mut reaches = self.inner.reaches.lock();
+        if known(&reaches).is_none() {
+            reaches.truncate(REACHES_MAX - 1);
+            reaches.insert(0, (hidden.clone(), Arc::clone(&reach)));
+        }
+        Ok(reach)
     }
 
     async fn bucket_layers(&self) -> Result<&[Arc<Layer>], EngineError> {

@@ -3,6 +3,7 @@
 use crate::receive::ReceiveOptions;
 use cuesta_ledger::LogStore;
 use cuesta_store::{BlockCache, Bucket, Clock, Entropy, Workers};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Limits and choices of an engine. The defaults suit a server of one node.
@@ -22,6 +23,8 @@ pub struct EngineOptions {
     pub deflate_level: u32,
     /// Limits and resources of pushes.
     pub receive: ReceiveOptions,
+    /// Settings of repositories that have none of their own of that name ([`crate::Settings`]).
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Default for EngineOptions {
@@ -34,6 +37,7 @@ impl Default for EngineOptions {
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
             receive: ReceiveOptions::default(),
+            settings: BTreeMap::new(),
         }
     }
 }

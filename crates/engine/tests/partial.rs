@@ -5,7 +5,7 @@ mod support;
 
 use cuesta_engine::upload::{Boundary, Deepen, ObjectFilter, UploadRequest, WantPolicy, boundary, plan, refused_want};
 use cuesta_engine::{Engine, EngineError, View};
-use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, ObjectKind};
 use futures::TryStreamExt;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -373,7 +373,7 @@ async fn blobs_are_served_by_id_in_spite_of_the_filter() {
         ..UploadRequest::default()
     };
     assert_eq!(
-        refused_want(&world.view, &blobs, WantPolicy::Any, |_| true)
+        refused_want(&world.view, &blobs, WantPolicy::Any, &HiddenRefs::default())
             .await
             .unwrap(),
         None

@@ -8,7 +8,7 @@ use cuesta_engine::receive::{ReceiveRequest, RefCommand};
 use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want};
 use cuesta_engine::{Engine, EngineError, Repository, View};
 use cuesta_format::{RefTarget, RefUpdate};
-use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, RefName};
+use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, ObjectKind, RefName};
 use futures::TryStreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -421,12 +421,12 @@ async fn tags_follow_what_they_tag() {
         without + 2,
         "the tag and the tag of the tag"
     );
-    let reachable = refused_want(&view, &[old, tag, outer], WantPolicy::Reachable, |_| true)
+    let reachable = refused_want(&view, &[old, tag, outer], WantPolicy::Reachable, &HiddenRefs::default())
         .await
         .unwrap();
     assert_eq!(reachable, None);
     assert_eq!(
-        refused_want(&view, &[tip, old], WantPolicy::Tips, |_| true)
+        refused_want(&view, &[tip, old], WantPolicy::Tips, &HiddenRefs::default())
             .await
             .unwrap(),
         Some(old)

@@ -29,6 +29,75 @@ pub struct Edit {
     pub settings: Vec<SettingChange>,
     /// The new shallow boundary of the repository itself, whole, where it changes.
     pub shallow: Option<Vec<ObjectId>>,
+    /// What a push said beside its commands; kept for whoever reads the log, of no effect on the repository.
+    pub note: Option<Box<PushNote>>,
+}
+
+impl Edit {
+    /// An edit that changes nothing yet.
+    pub fn new(id: EditId, time_ms: i64, cause: Cause, actor: impl Into<String>) -> Self {
+        Self {
+            id,
+            time_ms,
+            actor: actor.into(),
+            cause,
+            object_format: None,
+            refs: Vec::new(),
+            symrefs: Vec::new(),
+            added: Vec::new(),
+            removed: Vec::new(),
+            settings: Vec::new(),
+            shallow: None,
+            note: None,
+        }
+    }
+}
+
+/// What a push said beside its commands. A peer's bytes: data, never to be put into a header or a shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushNote {
+    /// The push options, in order.
+    pub options: Vec<Bytes>,
+    /// The certificate of a signed push.
+    pub certificate: Option<PushCertificate>,
+}
+
+/// The certificate of a signed push, for whoever verifies who signed it: the server has checked its nonce only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushCertificate {
+    /// The certificate as it came, signature and all.
+    pub text: Bytes,
+    /// What its nonce is worth.
+    pub nonce: NonceStatus,
+}
+
+/// What the nonce of a push certificate is worth (githooks, `GIT_PUSH_CERT_NONCE_STATUS`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NonceStatus {
+    /// The one the server gave.
+    Ok = 1,
+    /// One the server gave at another time, further away than it tolerates.
+    Slop = 2,
+    /// Not one that the server gave.
+    Bad = 3,
+    /// There is none.
+    Missing = 4,
+    /// There is one, although the server asked for none.
+    Unsolicited = 5,
+}
+
+impl NonceStatus {
+    /// The name that git gives it: `OK`, `SLOP`, `BAD`, `MISSING` or `UNSOLICITED`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Slop => "SLOP",
+            Self::Bad => "BAD",
+            Self::Missing => "MISSING",
+            Self::Unsolicited => "UNSOLICITED",
+        }
+    }
 }
 
 /// What an edit was made for.

@@ -3,7 +3,10 @@
 use crate::codec::{Envelope, Reader, Writer, check_flags, object_format, object_format_code};
 use crate::error::malformed;
 use crate::layer::{LAYER_LEN_MIN, layer_len, put_layer, read_layer};
-use crate::{Cause, Edit, EditId, FormatError, LayerId, RefTarget, RefUpdate, Result, SettingChange, SymrefChange};
+use crate::{
+    Cause, Edit, EditId, FormatError, LayerId, NonceStatus, PushCertificate, PushNote, RefTarget, RefUpdate, Result,
+    SettingChange, SymrefChange,
+};
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId};
 
@@ -16,9 +19,12 @@ const EDIT_LEN_MIN: usize = 56;
 const REF_LEN_MIN: usize = 7;
 const SYMREF_LEN_MIN: usize = 8;
 const SETTING_LEN_MIN: usize = 7;
+const NOTE_LEN_MIN: usize = 12;
+const OPTION_LEN_MIN: usize = 4;
 
 const SETS_FORMAT: u8 = 1;
 const SETS_SHALLOW: u8 = 2;
+const HAS_NOTE: u8 = 4;
 const HAS_OLD: u8 = 1;
 const HAS_NEW: u8 = 2;
 const HAS_PEELED: u8 = 4;
@@ -83,7 +89,17 @@ pub fn edit_len_max(edit: &Edit) -> usize {
         .map(|change| SETTING_LEN_MIN + change.name.len() + change.value.as_ref().map_or(0, String::len));
     let ids = edit.removed.len() * 16 + edit.shallow.as_ref().map_or(0, |oids| oids.len() * 32);
     let layers = edit.added.iter().map(layer_len);
-    EDIT_LEN_MIN + edit.actor.len() + refs.chain(symrefs).chain(settings).chain(layers).sum::<usize>() + ids
+    let note = edit.note.as_deref().map_or(0, note_len);
+    EDIT_LEN_MIN + note + edit.actor.len() + refs.chain(symrefs).chain(settings).chain(layers).sum::<usize>() + ids
+}
+
+fn note_len(note: &PushNote) -> usize {
+    let options = note.options.iter().map(|option| OPTION_LEN_MIN + option.len());
+    let certificate = note
+        .certificate
+        .as_ref()
+        .map_or(0, |certificate| certificate.text.len());
+    NOTE_LEN_MIN + options.sum::<usize>() + certificate
 }
 
 fn put_edit(out: &mut Writer, edit: &Edit) -> Result<()> {
@@ -93,7 +109,9 @@ fn put_edit(out: &mut Writer, edit: &Edit) -> Result<()> {
     out.i64(edit.time_ms);
     out.u8(edit.cause as u8);
     out.u8(format.map_or(0, object_format_code));
-    out.u8(flag(edit.object_format.is_some(), SETS_FORMAT) | flag(edit.shallow.is_some(), SETS_SHALLOW));
+    out.u8(flag(edit.object_format.is_some(), SETS_FORMAT)
+        | flag(edit.shallow.is_some(), SETS_SHALLOW)
+        | flag(edit.note.is_some(), HAS_NOTE));
     out.u8(0);
     out.name_len(edit.actor.as_bytes())?;
     out.u16(0);
@@ -113,7 +131,8 @@ fn put_edit(out: &mut Writer, edit: &Edit) -> Result<()> {
     edit.added.iter().try_for_each(|layer| put_layer(out, layer))?;
     edit.removed.iter().for_each(|id| out.u128(id.0));
     edit.settings.iter().try_for_each(|change| put_setting(out, change))?;
-    shallow.iter().try_for_each(|oid| out.oid(format, oid))
+    shallow.iter().try_for_each(|oid| out.oid(format, oid))?;
+    edit.note.as_deref().map_or(Ok(()), |note| put_note(out, note))
 }
 
 /// The format of the oids in an edit, or the format it sets; `None` where it has neither.
@@ -132,7 +151,7 @@ fn read_edit(from: &mut Reader<'_>) -> Result<Edit> {
         code => Some(object_format(code)?),
     };
     let flags = from.u8()?;
-    check_flags("edit flags", flags, SETS_FORMAT | SETS_SHALLOW)?;
+    check_flags("edit flags", flags, SETS_FORMAT | SETS_SHALLOW | HAS_NOTE)?;
     from.reserved::<1>()?;
     let actor_len = from.u16()?;
     from.reserved::<2>()?;
@@ -156,6 +175,10 @@ fn read_edit(from: &mut Reader<'_>) -> Result<Edit> {
         removed: from.items(removed, 16, |from| from.u128().map(LayerId))?,
         settings: from.items(settings, SETTING_LEN_MIN, read_setting)?,
         shallow: Some(from.items(shallow, width, |from| from.oid(format))?).filter(|_| flags & SETS_SHALLOW != 0),
+        note: match flags & HAS_NOTE {
+            0 => None,
+            _ => Some(Box::new(read_note(from)?)),
+        },
     };
     match oid_format(&edit) == format {
         true => Ok(edit),
@@ -262,6 +285,55 @@ fn read_setting(from: &mut Reader<'_>) -> Result<SettingChange> {
         name,
         value: Some(value).filter(|_| present != 0),
     })
+}
+
+fn put_note(out: &mut Writer, note: &PushNote) -> Result<()> {
+    let certificate = note.certificate.as_ref();
+    let text = certificate.map_or(&b""[..], |certificate| &certificate.text);
+    out.u8(certificate.map_or(0, |certificate| certificate.nonce as u8));
+    out.u8(0);
+    out.u16(0);
+    out.count(note.options.len())?;
+    out.count(text.len())?;
+    for option in &note.options {
+        out.count(option.len())?;
+        out.raw(option);
+    }
+    out.raw(text);
+    Ok(())
+}
+
+/// Copies: a note outlives no entry's buffer for its sake.
+fn read_note(from: &mut Reader<'_>) -> Result<PushNote> {
+    let nonce = nonce_status(from.u8()?)?;
+    from.reserved::<3>()?;
+    let (options, text_len) = (from.u32()?, from.u32()?);
+    if nonce.is_none() && text_len > 0 {
+        return malformed(ENVELOPE.what, "a push certificate without a nonce status");
+    }
+    let read_option = |from: &mut Reader<'_>| {
+        let len = from.u32()?;
+        from.raw(len as usize).map(Bytes::copy_from_slice)
+    };
+    let options = from.items(options, OPTION_LEN_MIN, read_option)?;
+    let text = Bytes::copy_from_slice(from.raw(text_len as usize)?);
+    let certificate = nonce.map(|nonce| PushCertificate { text, nonce });
+    Ok(PushNote { options, certificate })
+}
+
+fn nonce_status(code: u8) -> Result<Option<NonceStatus>> {
+    match code {
+        0 => Ok(None),
+        1 => Ok(Some(NonceStatus::Ok)),
+        2 => Ok(Some(NonceStatus::Slop)),
+        3 => Ok(Some(NonceStatus::Bad)),
+        4 => Ok(Some(NonceStatus::Missing)),
+        5 => Ok(Some(NonceStatus::Unsolicited)),
+        got => Err(FormatError::Unknown {
+            what: "nonce status",
+            got: got.into(),
+        }),
+    }
 }
 
 fn flag(set: bool, flag: u8) -> u8 {

@@ -111,9 +111,57 @@ impl Checksum {
     }
 }
 
+/// HMAC (RFC 2104) over the plain hash of a format, as git makes the nonces of signed pushes.
+pub fn hmac(format: ObjectFormat, key: &[u8], text: &[u8]) -> ObjectId {
+    let digest = |parts: [&[u8]; 2]| {
+        let mut checksum = Checksum::new(format);
+        parts.iter().for_each(|part| checksum.update(part));
+        checksum.finish()
+    };
+    let short;
+    let key = if key.len() > HMAC_BLOCK_LEN {
+        short = digest([key, b""]);
+        short.as_bytes()
+    } else {
+        key
+    };
+    let pad = |with: u8| {
+        let mut block = [with; HMAC_BLOCK_LEN];
+        block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+        block
+    };
+    let inner = digest([&pad(0x36), text]);
+    digest([&pad(0x5c), inner.as_bytes()])
+}
+
+/// Bytes in a block of SHA-1 and of SHA-256.
+const HMAC_BLOCK_LEN: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hmac_is_that_of_the_rfcs() {
+        // RFC 2202 and RFC 4231, test cases 2 and 6.
+        let (jefe, text) = (b"Jefe", b"what do ya want for nothing?");
+        let sha1 = hmac(ObjectFormat::Sha1, jefe, text).to_string();
+        assert_eq!(sha1, "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
+        let sha256 = hmac(ObjectFormat::Sha256, jefe, text).to_string();
+        assert_eq!(
+            sha256,
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        let long = b"Test Using Larger Than Block-Size Key - Hash Key First";
+        assert_eq!(
+            hmac(ObjectFormat::Sha1, &[0xaa; 80], long).to_string(),
+            "aa4ae5e15272d00e95705637ce8a3b55ed402112"
+        );
+        assert_eq!(
+            hmac(ObjectFormat::Sha256, &[0xaa; 131], long).to_string(),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
 
     // The beginnings of two files with one SHA-1, published in 2017 (shattered.io): 192 bytes, then 128 that differ.
     const PREFIX: &str = "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474\

@@ -105,17 +105,9 @@ fn edit(committer: u64, n: u64, old: Option<u64>) -> Edit {
             peeled: None,
         }),
     };
+    let id = EditId(u128::from(committer) << 64 | u128::from(n));
     Edit {
-        id: EditId(u128::from(committer) << 64 | u128::from(n)),
-        time_ms: 1_700_000_000_000,
-        actor: "someone".to_owned(),
-        cause: Cause::Push,
-        object_format: None,
         refs: if committer == 0 { Vec::new() } else { vec![update] },
-        symrefs: Vec::new(),
-        added: Vec::new(),
-        removed: Vec::new(),
-        settings: Vec::new(),
-        shallow: None,
+        ..Edit::new(id, 1_700_000_000_000, Cause::Push, "someone")
     }
 }

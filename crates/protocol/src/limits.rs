@@ -40,6 +40,10 @@ pub struct Limits {
     pub push_options_max: usize,
     /// Bytes of one push option.
     pub push_option_bytes_max: usize,
+    /// Bytes of all push options of one push.
+    pub push_options_bytes_max: usize,
+    /// Bytes of a push certificate.
+    pub certificate_bytes_max: usize,
     /// Refs that a client takes from a remote's advertisement or `ls-refs`.
     pub remote_refs_max: usize,
     /// Bytes that a client takes of an advertisement, of `ls-refs`, or of a report.
@@ -66,6 +70,8 @@ impl Default for Limits {
             ref_name_bytes_max: 4_096,
             push_options_max: 1_024,
             push_option_bytes_max: 65_516,
+            push_options_bytes_max: 256 << 10,
+            certificate_bytes_max: 16 << 20,
             remote_refs_max: 4_000_000,
             answer_bytes_max: 1 << 30,
         }

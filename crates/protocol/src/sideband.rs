@@ -7,6 +7,9 @@ use crate::pktline::{self, PACKET_MAX};
 /// The empty band-1 packet that keeps an idle side-band stream alive.
 pub const KEEP_ALIVE: &[u8; 5] = b"0005\x01";
 
+/// The empty band-2 packet: keeps a stream alive whose reader waits for lines on band 1.
+pub const EMPTY_TEXT: &[u8; 5] = b"0005\x02";
+
 /// What a side-band packet carries; the value is its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

@@ -28,7 +28,7 @@ fn main() {
 
 fn measure(count: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let cache = RopeCache::new(1 << 30);
+    let cache = RopeCache::new(1 << 30, Arc::default());
     let read = |state: &Arc<State>| {
         let rope = cache.rope(LogId(1), state, Service::ReceivePack, Form::Plain, &Workers::Inline);
         let mut lines = RefLines::default();
@@ -94,19 +94,7 @@ fn oid(value: u64) -> ObjectId {
 }
 
 fn blank(number: u64) -> Edit {
-    Edit {
-        id: EditId(number.into()),
-        time_ms: 0,
-        actor: String::new(),
-        cause: Cause::Push,
-        object_format: None,
-        refs: Vec::new(),
-        symrefs: Vec::new(),
-        added: Vec::new(),
-        removed: Vec::new(),
-        settings: Vec::new(),
-        shallow: None,
-    }
+    Edit::new(EditId(number.into()), 0, Cause::Push, "")
 }
 
 fn edit(state: &State, at: u64, value: u64) -> Edit {

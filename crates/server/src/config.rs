@@ -4,8 +4,10 @@
 //! `--set cache_bytes_max=…` on the command line (the commonest have flags of their own). Later wins, in that order;
 //! a name that is no setting is an error in all three.
 
+mod git_settings;
 mod settings;
 
+pub use git_settings::{GitSettings, canonical_key};
 pub use settings::{Authentication, ByteSize, LogFormat, Secret, Settings, Visibility};
 
 use std::collections::BTreeMap;
@@ -238,6 +240,10 @@ fn typed_as(like: &Value, text: &str) -> Result<Value, String> {
             .parse()
             .map(Value::Boolean)
             .map_err(|_| "expected 'true' or 'false'".to_owned()),
+        Value::Table(earlier) => {
+            let given = Table::try_from(GitSettings::parse(text)?).map_err(|error| error.to_string())?;
+            Ok(Value::Table(earlier.clone().into_iter().chain(given).collect()))
+        }
         _ => Ok(Value::String(text.to_owned())),
     }
 }

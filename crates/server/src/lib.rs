@@ -18,3 +18,4 @@ pub mod ssh;
 pub mod storage;
 pub mod tls;
 pub mod unflushed;
+pub mod uri_signer;

@@ -25,13 +25,15 @@ pub enum Endpoint {
     SshReceivePack,
     /// An archive over SSH.
     SshUploadArchive,
+    /// A layer fetched by its URI.
+    Payload,
     /// Everything else.
     #[default]
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::UploadPackRefs,
         Self::ReceivePackRefs,
         Self::UploadPack,
@@ -41,6 +43,7 @@ impl Endpoint {
         Self::SshUploadPack,
         Self::SshReceivePack,
         Self::SshUploadArchive,
+        Self::Payload,
         Self::Other,
     ];
 
@@ -56,6 +59,7 @@ impl Endpoint {
             Self::SshUploadPack => "ssh-upload-pack",
             Self::SshReceivePack => "ssh-receive-pack",
             Self::SshUploadArchive => "ssh-upload-archive",
+            Self::Payload => "payload",
             Self::Other => "other",
         }
     }

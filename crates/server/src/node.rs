@@ -8,6 +8,7 @@ use crate::ref_rope::RopeCache;
 use crate::service::dumb::DumbMemory;
 use crate::storage::{self, Lent};
 use crate::unflushed::Unflushed;
+use crate::uri_signer::UriSigner;
 use cuesta_engine::Engine;
 use cuesta_store::{BlockCache, Clock, Entropy, Operation, Tally, Workers};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Node {
     pub dumb: DumbMemory,
     /// Repositories that the next round of background work looks at.
     pub unflushed: Unflushed,
+    /// Signs the URIs of payloads.
+    pub uris: UriSigner,
     cache: BlockCache,
     log_counters: Arc<LogCounters>,
     draining: AtomicBool,
@@ -59,8 +62,10 @@ impl Node {
         let units = usize::try_from(units)
             .unwrap_or(usize::MAX)
             .clamp(1, Semaphore::MAX_PERMITS);
+        let uris = UriSigner::new(uri_key(&settings, &storage.entropy), settings.uri_seconds);
         Arc::new(Self {
             gate: Gate::new(&settings, storage.engine.clone(), storage.clock.clone()),
+            uris,
             engine: storage.engine,
             metrics: Arc::default(),
             clock: storage.clock,
@@ -68,7 +73,7 @@ impl Node {
             workers: storage.workers,
             fetches: Arc::new(Semaphore::new(settings.fetches_max)),
             push_memory: Arc::new(Semaphore::new(units)),
-            ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0),
+            ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0, Arc::new(settings.git.0.clone())),
             dumb: DumbMemory::default(),
             unflushed: storage.unflushed,
             draining: AtomicBool::new(false),
@@ -207,4 +212,12 @@ impl Node {
             }
         }
     }
+}
+
+/// The key that the settings give, or one of this process alone.
+fn uri_key(settings: &Settings, entropy: &Entropy) -> Vec<u8> {
+    if settings.uri_key.0.is_empty() {
+        return [entropy.bits128(), entropy.bits128()].map(u128::to_le_bytes).concat();
+    }
+    settings.uri_key.0.clone().into_bytes()
 }

@@ -147,6 +147,7 @@ fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
     Ok(EngineOptions {
         read_ahead_bytes_max: FETCH_READ_AHEAD_BYTES_MAX,
         receive,
+        settings: settings.git.0.clone(),
         ..EngineOptions::default()
     })
 }

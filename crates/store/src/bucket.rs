@@ -9,6 +9,7 @@ use crate::upload::Upload;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
+use object_store::signer::{Method, Signer};
 use object_store::{
     GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Handles {
     /// For conditional writes: makes no retries of its own.
     conditional: Arc<dyn ObjectStore>,
     local: Option<Arc<LocalFiles>>,
+    /// Makes URLs for others to read by, and the prefix of keys in them.
+    signer: Option<(Arc<dyn Signer>, Path)>,
 }
 
 /// What came of writing a payload where there should be none.
@@ -85,6 +88,14 @@ impl Handles {
             store,
             conditional,
             local: None,
+            signer: None,
+        }
+    }
+
+    pub(crate) fn with_signer(self, signer: Arc<dyn Signer>, prefix: Path) -> Self {
+        Self {
+            signer: Some((signer, prefix)),
+            ..self
         }
     }
 
@@ -98,6 +109,7 @@ impl Handles {
             conditional: Arc::clone(&store),
             store,
             local: Some(Arc::new(files)),
+            signer: None,
         })
     }
 }
@@ -188,6 +200,20 @@ impl Bucket {
                 Some(stored) if stored == payload => Ok(()),
                 _ => Err(StoreError::Differs { key: key.to_owned() }),
             },
+        }
+    }
+
+    /// A URL by which anyone can read the payload at `key`, and do nothing else, for that long; `None` where the store has no
+    /// such URLs (local directories, memory). No request to the store for most credentials; no look at the key.
+    pub async fn signed_url(&self, key: &str, lifetime: Duration) -> Result<Option<String>> {
+        let Some((signer, prefix)) = &self.0.handles.signer else {
+            return Ok(None);
+        };
+        let path: Path = prefix.parts().chain(parse_key(key)?.parts()).collect();
+        match signer.signed_url(Method::GET, &path, lifetime).await {
+            Ok(url) => Ok(Some(url.to_string())),
+            Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => Ok(None),
+            Err(error) => Err(StoreError::from_backend(Operation::Get, key, error)),
         }
     }
 

@@ -8,6 +8,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
+use object_store::signer::Signer;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,22 +139,26 @@ fn open_cloud(scheme: &str, rest: &str, options: &BucketOptions) -> Result<Handl
         return Err("no bucket name".to_owned());
     }
     let prefix = Path::parse(prefix).map_err(|error| error.to_string())?;
-    let build = |retry: RetryConfig| -> Result<Arc<dyn ObjectStore>, String> {
+    let build = |retry: RetryConfig| -> Result<Opened, String> {
         let store = match scheme {
             "s3" => open_s3(name, options, retry),
             "gs" => open_gcs(name, options, retry),
             _ => open_azure(name, options, retry),
         };
-        let store = store.map_err(|error| error.to_string())?;
+        let (store, signer) = store.map_err(|error| error.to_string())?;
         match prefix.as_ref() {
-            "" => Ok(store),
-            _ => Ok(Arc::new(PrefixStore::new(store, prefix.clone()))),
+            "" => Ok((store, signer)),
+            _ => Ok((Arc::new(PrefixStore::new(store, prefix.clone())), signer)),
         }
     };
-    Ok(Handles::remote(build(retry(options))?, Some(build(no_retry())?)))
+    let ((store, signer), (conditional, _)) = (build(retry(options))?, build(no_retry())?);
+    Ok(Handles::remote(store, Some(conditional)).with_signer(signer, prefix.clone()))
 }
 
-fn open_s3(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_store::Result<Arc<dyn ObjectStore>> {
+/// A store, and the same as what signs URLs.
+type Opened = (Arc<dyn ObjectStore>, Arc<dyn Signer>);
+
+fn open_s3(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_store::Result<Opened> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(name)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
@@ -173,10 +178,11 @@ fn open_s3(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_st
     if let Some(secret) = &options.secret_access_key {
         builder = builder.with_secret_access_key(secret);
     }
-    Ok(Arc::new(builder.build()?))
+    let store = Arc::new(builder.build()?);
+    Ok((store.clone(), store))
 }
 
-fn open_gcs(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_store::Result<Arc<dyn ObjectStore>> {
+fn open_gcs(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_store::Result<Opened> {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(name)
         .with_retry(retry);
@@ -189,10 +195,11 @@ fn open_gcs(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_s
     if let Some(account) = &options.secret_access_key {
         builder = builder.with_service_account_key(account);
     }
-    Ok(Arc::new(builder.build()?))
+    let store = Arc::new(builder.build()?);
+    Ok((store.clone(), store))
 }
 
-fn open_azure(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_store::Result<Arc<dyn ObjectStore>> {
+fn open_azure(name: &str, options: &BucketOptions, retry: RetryConfig) -> object_store::Result<Opened> {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(name)
         .with_retry(retry);
@@ -208,7 +215,8 @@ fn open_azure(name: &str, options: &BucketOptions, retry: RetryConfig) -> object
     if let Some(key) = &options.secret_access_key {
         builder = builder.with_access_key(key);
     }
-    Ok(Arc::new(builder.build()?))
+    let store = Arc::new(builder.build()?);
+    Ok((store.clone(), store))
 }
 
 /// Settings of the HTTP client that differ from what the environment and the library's defaults give.

@@ -72,7 +72,7 @@ impl Take {
         let world = view.world();
         let limits = world.options.receive.clone();
         let fsck = match options.strict {
-            true => Policy::fsck(view.state()),
+            true => Policy::fsck(&view.settings(), view.object_format()),
             false => Policy::tolerant_fsck(),
         };
         Self {

@@ -4,7 +4,7 @@ use super::head;
 use super::policy::Case;
 use super::tips::Tip;
 use crate::{EngineError, Repository};
-use cuesta_format::{AddedLayer, Cause, Edit, RefTarget, RefUpdate};
+use cuesta_format::{AddedLayer, Cause, Edit, PushNote, RefTarget, RefUpdate};
 use cuesta_git::ObjectId;
 use cuesta_ledger::{Committed, Conflict, State};
 
@@ -18,6 +18,8 @@ pub(crate) struct Commit<'a> {
     pub(crate) layers: &'a [AddedLayer],
     /// The repository's new shallow boundary, if it changes.
     pub(crate) shallow: Option<Vec<ObjectId>>,
+    /// What the push said beside its commands.
+    pub(crate) note: Option<Box<PushNote>>,
 }
 
 impl Commit<'_> {
@@ -67,6 +69,7 @@ impl Commit<'_> {
             refs,
             added: self.layers.to_vec(),
             shallow: self.shallow.clone(),
+            note: self.note.clone(),
             ..blank
         };
         if self.cause == Cause::Push {

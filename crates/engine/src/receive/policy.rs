@@ -2,7 +2,8 @@
 
 use super::request::RefCommand;
 use super::tips::Tip;
-use cuesta_git::{HiddenRefs, ObjectKind, RefName, fsck};
+use crate::Settings;
+use cuesta_git::{HiddenRefs, ObjectFormat, ObjectKind, RefName, fsck};
 use cuesta_ledger::State;
 use std::collections::HashMap;
 
@@ -17,20 +18,20 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The settings of a repository. Its names of settings are lower-case; lists have one value a line.
-    pub(crate) fn of(state: &State) -> Self {
-        let value = |name: &str| state.settings().get(name).map(String::as_str);
-        let is_set = |name: &str| value(name).is_some_and(is_true);
+    /// What the settings of a repository say.
+    pub(crate) fn of(settings: &Settings<'_>) -> Self {
         let patterns = ["transfer.hiderefs", "receive.hiderefs"]
             .into_iter()
-            .filter_map(value)
-            .flat_map(str::lines);
+            .flat_map(|name| settings.lines(name));
+        let current = "receive.denydeletecurrent";
         Self {
-            deny_deletes: is_set("receive.denydeletes"),
-            deny_delete_current: value("receive.denydeletecurrent")
-                .is_none_or(|value| value == "refuse" || is_true(value)),
-            deny_non_fast_forwards: is_set("receive.denynonfastforwards"),
-            pack_bytes_max: value("receive.maxinputsize").and_then(bytes).filter(|bytes| *bytes > 0),
+            deny_deletes: settings.flag("receive.denydeletes", false),
+            deny_delete_current: settings.flag(current, settings.get(current).is_none_or(|value| value == "refuse")),
+            deny_non_fast_forwards: settings.flag("receive.denynonfastforwards", false),
+            pack_bytes_max: settings
+                .get("receive.maxinputsize")
+                .and_then(bytes)
+                .filter(|bytes| *bytes > 0),
             hidden: HiddenRefs::new(patterns),
         }
     }
@@ -46,11 +47,11 @@ impl Policy {
     }
 
     /// What fsck tolerates here: `receive.fsck.<id>` and, line by line, `receive.fsck.skiplist`.
-    pub(crate) fn fsck(state: &State) -> fsck::Config {
+    pub(crate) fn fsck(settings: &Settings<'_>, format: ObjectFormat) -> fsck::Config {
+        const PREFIX: &str = "receive.fsck.";
         let mut config = fsck::Config::strict();
-        let format = state.object_format().unwrap_or_default();
-        for (name, value) in state.settings() {
-            let set = match name.strip_prefix("receive.fsck.") {
+        for (name, value) in settings.below(PREFIX) {
+            let set = match name.strip_prefix(PREFIX) {
                 Some("skiplist") => config.skip_list(format, value),
                 Some(id) => config.set(id, value),
                 None => Ok(()),
@@ -61,11 +62,6 @@ impl Policy {
         }
         config
     }
-}
-
-/// As git reads booleans.
-fn is_true(value: &str) -> bool {
-    matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1")
 }
 
 /// A number of bytes with git's suffixes.

@@ -1,6 +1,6 @@
 //! What a push asks for and what became of it. Plain data; nothing of the wire.
 
-use cuesta_format::Cause;
+use cuesta_format::{Cause, PushNote};
 use cuesta_git::ObjectId;
 
 /// One command of a push (gitprotocol-pack, "Reference Update Request").
@@ -29,6 +29,8 @@ pub struct ReceiveRequest {
     pub shallow: Vec<ObjectId>,
     /// Keep what no ref reaches in a layer of its own, which vouches for nothing. For imports.
     pub keep_unreachable: bool,
+    /// What the client said beside its commands, to be kept in the log.
+    pub note: Option<Box<PushNote>>,
     /// Settings and hidden refs do not bind an importer: only what keeps the repository sound does.
     pub trusted: bool,
 }
@@ -43,6 +45,7 @@ impl ReceiveRequest {
             cause: Cause::Push,
             shallow: Vec::new(),
             keep_unreachable: false,
+            note: None,
             trusted: false,
         }
     }

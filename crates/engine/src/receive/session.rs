@@ -62,10 +62,14 @@ enum Parsing {
 impl<'a> Receiver<'a> {
     pub(crate) async fn new(repository: &'a Repository, unborn: Option<&'a Unborn>) -> Result<Self, EngineError> {
         let view = repository.view().await?;
-        let policy = Policy::of(view.state());
+        let policy = Policy::of(&view.settings());
         let mut limits = view.world().options.receive.clone();
         limits.pack_bytes_max = policy.pack_bytes_max.or(limits.pack_bytes_max);
-        let options = IntakeOptions::new(view.object_format(), limits, Policy::fsck(view.state()));
+        let options = IntakeOptions::new(
+            view.object_format(),
+            limits,
+            Policy::fsck(&view.settings(), view.object_format()),
+        );
         let (buffer, state) = (Vec::new(), Parsing::Fresh);
         let push = Push {
             repository,
@@ -212,6 +216,7 @@ impl<'a> Receiver<'a> {
             atomic: request.atomic,
             layers: &layers,
             shallow: new_shallow,
+            note: request.note,
         };
         // After an error the outcome may be unknown, so the layers must stay.
         let number = self.push.commit(&commit, &mut cases).await?;

@@ -7,7 +7,7 @@ use super::{
     trees::Walk,
 };
 use crate::graph::{Graph, Position, PositionSet, SendSet};
-use crate::{EngineError, View};
+use crate::{EngineError, OffloadedPack, PayloadForm, PayloadId, View};
 use cuesta_git::{ObjectId, ObjectKind};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct Plan {
     /// Bases that could be given by distance must be, whatever the stored header says: see `bases`.
     pub(super) distances_only: bool,
     objects: u32,
+    /// Layers left to be fetched by URI.
+    offloaded: Vec<u32>,
 }
 
 /// Plans the pack for a request: ancestors(wants) − ancestors(common) down to its boundary and what else the wants lead to,
@@ -60,6 +62,23 @@ impl Plan {
     /// Objects the pack will hold.
     pub fn object_count(&self) -> u32 {
         self.objects
+    }
+
+    /// The packs that the client must fetch beside this one. Cost: a ranged read for each, of its checksum.
+    pub async fn offloaded(&self) -> Result<Vec<OffloadedPack>, EngineError> {
+        let mut packs = Vec::with_capacity(self.offloaded.len());
+        for &slot in &self.offloaded {
+            let layer = &self.graph.slot(slot)?.layer;
+            let (meta, format) = (layer.meta(), self.view.object_format());
+            let start = meta.pack_bytes.saturating_sub(format.width() as u64);
+            let trailer = layer.scan(start..meta.pack_bytes).await?;
+            let checksum = ObjectId::from_bytes(format, &trailer);
+            packs.push(OffloadedPack {
+                id: PayloadId::of(meta, PayloadForm::Pack),
+                checksum: checksum.map_err(|_| layer.corrupt("the pack is shorter than its checksum"))?,
+            });
+        }
+        Ok(packs)
     }
 
     /// Objects that must be inflated and deflated again; the others are copied.
@@ -314,8 +333,13 @@ impl Draft {
         for tag in tags.into_iter().filter(|tag| !had_tags.contains(tag)) {
             selection.add(tag)?;
         }
-        let mut copied = selection.finish()?;
         let cuts = request.boundary.is_some_and(|boundary| boundary.cuts());
+        let offload = request.offload.filter(|_| !cuts && sieve.is_open());
+        let offloaded = offload.map_or(Ok(Vec::new()), |offload| offload.choose(&graph, &selection))?;
+        if !offloaded.is_empty() {
+            selection.leave_out(&offloaded)?;
+        }
+        let mut copied = selection.finish()?;
         let client = bases::Client {
             send: &send,
             common: if cuts { &[] } else { &common.commits },
@@ -337,6 +361,7 @@ impl Draft {
             ofs_delta: request.ofs_delta,
             distances_only,
             objects,
+            offloaded,
         })
     }
 }

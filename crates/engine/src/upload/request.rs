@@ -1,6 +1,6 @@
 //! What a client asks for, in the engine's terms.
 
-use super::{Boundary, ObjectFilter};
+use super::{Boundary, ObjectFilter, Offload};
 use cuesta_git::ObjectId;
 use std::sync::Arc;
 
@@ -22,4 +22,6 @@ pub struct UploadRequest {
     pub boundary: Option<Arc<Boundary>>,
     /// Which objects the client wants.
     pub filter: ObjectFilter,
+    /// Whether the client may be left to fetch layers by URI ([`crate::upload::Plan::offloaded`]); `None` sends everything.
+    pub offload: Option<Offload>,
 }

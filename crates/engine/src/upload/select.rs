@@ -161,6 +161,36 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
+    /// How many entries of a layer are selected.
+    pub(super) fn count_in(&self, slot: u32) -> u64 {
+        self.entries.bits(slot).map_or(0, Bits::count)
+    }
+
+    /// Drops all that the layers in `slots` hold, there and elsewhere.
+    ///
+    /// Cost: a filter probe for each entry left and each of the layers.
+    pub(super) fn leave_out(&mut self, slots: &[u32]) -> Result<(), EngineError> {
+        let mut dropped = Vec::new();
+        for (number, bits) in self.entries.layers() {
+            let slot = self.graph.slot(number)?;
+            for entry in bits.iter() {
+                let mut is_there = slots.contains(&number);
+                if let (false, Some(oid)) = (is_there, slot.index.oid(entry)) {
+                    for &other in slots {
+                        is_there |= self.graph.slot(other)?.index.find(&oid).is_some();
+                    }
+                }
+                if is_there {
+                    dropped.push(Position { slot: number, entry });
+                }
+            }
+        }
+        for position in dropped {
+            self.entries.remove(position);
+        }
+        Ok(())
+    }
+
     /// Whether what is at `position` is selected.
     pub(super) fn contains(&self, position: Position) -> bool {
         self.entries.contains(position)

@@ -10,7 +10,8 @@ pub use accounts::{accounts_checkpoints, accounts_entries, full_accounts_checkpo
 use bytes::Bytes;
 use cuesta_format::{
     AddedLayer, Cause, Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, EditId, Entry, LayerId,
-    LayerMeta, LayerPlace, LogId, NameChange, RefTarget, RefUpdate, RepositoryRecord, SettingChange, SymrefChange,
+    LayerMeta, LayerPlace, LogId, NameChange, NonceStatus, PushCertificate, PushNote, RefTarget, RefUpdate,
+    RepositoryRecord, SettingChange, SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use proptest::collection::{btree_map, vec};
@@ -103,6 +104,20 @@ fn causes() -> impl Strategy<Value = Cause> {
     ])
 }
 
+fn notes() -> impl Strategy<Value = PushNote> {
+    let statuses = [
+        NonceStatus::Ok,
+        NonceStatus::Slop,
+        NonceStatus::Bad,
+        NonceStatus::Missing,
+        NonceStatus::Unsolicited,
+    ];
+    let bytes = || vec(any::<u8>(), 0..9).prop_map(Bytes::from);
+    let certificate = (bytes(), proptest::sample::select(statuses.to_vec()));
+    let certificate = certificate.prop_map(|(text, nonce)| PushCertificate { text, nonce });
+    (vec(bytes(), 0..3), option::of(certificate)).prop_map(|(options, certificate)| PushNote { options, certificate })
+}
+
 pub fn edits() -> impl Strategy<Value = Edit> {
     formats().prop_flat_map(|format| {
         let who = (
@@ -114,7 +129,11 @@ pub fn edits() -> impl Strategy<Value = Edit> {
         );
         let refs = (vec(ref_updates(format), 0..4), vec(symref_changes(), 0..3));
         let layers = (vec(layers(), 0..3), vec(any::<u128>(), 0..3));
-        let rest = (vec(setting_changes(), 0..3), option::of(vec(oids(format), 0..3)));
+        let rest = (
+            vec(setting_changes(), 0..3),
+            option::of(vec(oids(format), 0..3)),
+            option::of(notes()),
+        );
         (who, refs, layers, rest).prop_map(|(who, refs, layers, rest)| Edit {
             id: EditId(who.0),
             time_ms: who.1,
@@ -127,6 +146,7 @@ pub fn edits() -> impl Strategy<Value = Edit> {
             removed: layers.1.into_iter().map(LayerId).collect(),
             settings: rest.0,
             shallow: rest.1,
+            note: rest.2.map(Box::new),
         })
     })
 }
@@ -288,6 +308,7 @@ pub fn full_entry(format: ObjectFormat) -> Entry {
             },
         ],
         shallow: Some(vec![oid(6), oid(7)]),
+        note: None,
     };
     let plain = Edit {
         id: EditId(0xbeef),
@@ -305,6 +326,30 @@ pub fn full_entry(format: ObjectFormat) -> Entry {
     Entry {
         number: 77,
         edits: vec![edit, plain],
+    }
+}
+
+/// An entry of a push that said something beside its commands.
+pub fn noted_entry() -> Entry {
+    let note = PushNote {
+        options: vec![
+            Bytes::from_static(b"ci.skip"),
+            Bytes::from_static(b"\xff=\n;"),
+            Bytes::new(),
+        ],
+        certificate: Some(PushCertificate {
+            text: Bytes::from_static(b"certificate version 0.1\n"),
+            nonce: NonceStatus::Slop,
+        }),
+    };
+    let edit = Edit::new(EditId(0xfeed), 5, Cause::Push, "ann");
+    let noted = |note| Edit {
+        note: Some(Box::new(note)),
+        ..edit.clone()
+    };
+    Entry {
+        number: 78,
+        edits: vec![noted(note), noted(PushNote::default()), edit.clone()],
     }
 }
 

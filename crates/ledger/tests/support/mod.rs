@@ -20,19 +20,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// An edit that changes nothing yet.
 pub fn edit() -> Edit {
-    Edit {
-        id: EditId(NEXT_ID.fetch_add(1, Ordering::Relaxed).into()),
-        time_ms: 1_700_000_000_000,
-        actor: "someone".to_owned(),
-        cause: Cause::Push,
-        object_format: None,
-        refs: Vec::new(),
-        symrefs: Vec::new(),
-        added: Vec::new(),
-        removed: Vec::new(),
-        settings: Vec::new(),
-        shallow: None,
-    }
+    let id = EditId(NEXT_ID.fetch_add(1, Ordering::Relaxed).into());
+    Edit::new(id, 1_700_000_000_000, Cause::Push, "someone")
 }
 
 /// The edit that begins a log.

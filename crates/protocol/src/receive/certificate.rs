@@ -25,6 +25,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// The certificate as it came: what was signed, and the signature.
+    pub fn text(&self) -> Bytes {
+        [&self.payload[..], &self.signature].concat().into()
+    }
+
     /// Takes apart what stood between `push-cert` and `push-cert-end`, and the commands in it.
     pub(super) fn parse(
         text: &[u8],

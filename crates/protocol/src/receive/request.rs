@@ -96,6 +96,7 @@ pub struct RequestParser {
     state: State,
     request: PushRequest,
     certificate: Option<Vec<u8>>,
+    option_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +125,7 @@ impl RequestParser {
             state: State::Commands,
             request,
             certificate: None,
+            option_bytes: 0,
         }
     }
 
@@ -226,6 +228,11 @@ impl RequestParser {
             self.state = State::Commands;
         } else if let Some(certificate) = &mut self.certificate {
             certificate.extend_from_slice(data);
+            return within(
+                certificate.len(),
+                self.limits.certificate_bytes_max,
+                "bytes in a push certificate",
+            );
         }
         Ok(())
     }
@@ -235,6 +242,12 @@ impl RequestParser {
             option.len(),
             self.limits.push_option_bytes_max,
             "bytes in a push option",
+        )?;
+        self.option_bytes += option.len();
+        within(
+            self.option_bytes,
+            self.limits.push_options_bytes_max,
+            "bytes in push options",
         )?;
         self.request.push_options.push(Bytes::copy_from_slice(option));
         within(

@@ -3,7 +3,7 @@
 use super::{ACTOR, print};
 use crate::access::{Identity, create_repository};
 use crate::cli::{FormatArg, RepoCommand};
-use crate::config::{Settings, Visibility};
+use crate::config::{Settings, Visibility, canonical_key};
 use crate::storage::Opened;
 use anyhow::{Context, anyhow, bail};
 use cuesta_engine::{Engine, Repository, RepositoryName};
@@ -117,7 +117,7 @@ async fn print_settings(engine: &Engine, name: &str) -> anyhow::Result<()> {
 
 async fn config(engine: &Engine, name: &str, key: &str, value: Option<&str>, unset: bool) -> anyhow::Result<()> {
     let repository = open(engine, name).await?;
-    let key = canonical_key(key)?;
+    let key = canonical_key(key).map_err(anyhow::Error::msg)?;
     if value.is_some() || unset {
         return Ok(repository.set_setting(&key, value, ACTOR).await?);
     }
@@ -125,47 +125,5 @@ async fn config(engine: &Engine, name: &str, key: &str, value: Option<&str>, uns
     match view.state().settings().get(&key) {
         Some(value) => print(&format!("{value}\n")),
         None => bail!("'{key}' is not set"),
-    }
-}
-
-/// Section and variable in lower case, as git compares them; what lies between (a subsection) is kept.
-fn canonical_key(key: &str) -> anyhow::Result<String> {
-    let parts = key.split_once('.').map(|(section, rest)| match rest.rsplit_once('.') {
-        Some((subsection, variable)) => (section, Some(subsection), variable),
-        None => (section, None, rest),
-    });
-    let word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    match parts {
-        Some((section, middle, variable)) if word(section) && word(variable) && !key.contains(char::is_control) => {
-            let middle = middle.map_or_else(String::new, |middle| format!("{middle}."));
-            Ok(format!(
-                "{}.{middle}{}",
-                section.to_ascii_lowercase(),
-                variable.to_ascii_lowercase()
-            ))
-        }
-        _ => bail!(
-            "'{}' is not the name of a setting: expected '<section>.<variable>'",
-            key.escape_debug()
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_compared_as_git_does() {
-        for (given, canonical) in [
-            ("receive.denyNonFastForwards", "receive.denynonfastforwards"),
-            ("Receive.Fsck.badDate", "receive.Fsck.baddate"),
-            ("uploadpackfilter.blob:none.allow", "uploadpackfilter.blob:none.allow"),
-        ] {
-            assert_eq!(canonical_key(given).unwrap(), canonical);
-        }
-        for refused in ["", "receive", "receive.", ".x", "a b.c", "a.b c", "a.\n.c"] {
-            assert!(canonical_key(refused).is_err(), "{refused:?}");
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Every setting, its default and its meaning. A default is a decision: together they fit in 512 MiB.
 
+use super::GitSettings;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
@@ -70,7 +71,20 @@ pub struct Settings {
     pub connections_max: usize,
     /// How long requests in flight may take to end after SIGTERM or SIGINT, in seconds.
     pub drain_seconds_max: u64,
+    /// What clients call this server, such as `https://git.example.com`, for the links that it gives them. Empty: by the
+    /// name in their request, over plain HTTP.
+    pub public_url: String,
+    /// Signs the links to layers (`cuesta.packfileUris`); all nodes need the same. Empty: a key of this process alone.
+    pub uri_key: Secret,
+    /// How long such a link holds, in seconds, at least; at most twice as long.
+    pub uri_seconds: u64,
+    /// Settings of repositories that set nothing else (`cuesta repo config`), under git's names: `"uploadpack.allowFilter" =
+    /// true`. In the environment and in flags: `name=value`, one a line.
+    pub git: GitSettings,
 }
+
+/// Half of the time that payloads of merged layers are kept (docs/architecture.md), in seconds.
+const URI_SECONDS_MAX: u64 = 12 * 60 * 60;
 
 /// What a log line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +128,10 @@ impl Default for Settings {
             dumb_packs_after_seconds: 900,
             connections_max: 4096,
             drain_seconds_max: 30,
+            public_url: String::new(),
+            uri_key: Secret::default(),
+            uri_seconds: 3600,
+            git: GitSettings::default(),
         }
     }
 }
@@ -136,6 +154,14 @@ impl Settings {
             }
         }
         self.ssh_address()?;
+        if !(1..=URI_SECONDS_MAX).contains(&self.uri_seconds) {
+            return Err(format!("setting 'uri_seconds' must be between 1 and {URI_SECONDS_MAX}"));
+        }
+        let url = self.public_url.as_str();
+        let web = url.starts_with("http://") || url.starts_with("https://");
+        if !(url.is_empty() || web && url.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err("setting 'public_url' must begin with 'http://' or 'https://' and hold no spaces".to_owned());
+        }
         if self.bucket.is_empty() {
             return Err("setting 'bucket' is empty".to_owned());
         }

@@ -27,6 +27,7 @@ pub struct Answer {
     extra: Option<(HeaderName, HeaderValue)>,
     keep: Keep,
     range: Option<RangeOf>,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Who may keep an answer.
@@ -37,6 +38,8 @@ enum Keep {
         expires: String,
         shared: bool,
     },
+    /// What never changes, for so many seconds.
+    Seconds(u64),
 }
 
 /// Which part of a file an answer is.
@@ -51,8 +54,13 @@ pub enum RangeOf {
 
 impl Keep {
     fn write(&self, headers: &mut HeaderMap) {
+        if let Self::Seconds(seconds) = self {
+            let control = HeaderValue::try_from(format!("public, max-age={seconds}, immutable"));
+            headers.extend(control.ok().map(|control| (CACHE_CONTROL, control)));
+            return;
+        }
         let (control, expires) = match self {
-            Self::Nobody => {
+            Self::Nobody | Self::Seconds(_) => {
                 headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
                 let never = Ok(HeaderValue::from_static("Fri, 01 Jan 1980 00:00:00 GMT"));
                 ("no-cache, max-age=0, must-revalidate", never)
@@ -87,6 +95,7 @@ impl Answer {
             extra: None,
             keep: Keep::Nobody,
             range: None,
+            headers: Vec::new(),
         }
     }
 
@@ -105,6 +114,7 @@ impl Answer {
             extra: None,
             keep: Keep::Nobody,
             range: None,
+            headers: Vec::new(),
         }
     }
 
@@ -130,6 +140,21 @@ impl Answer {
             range: Some(range),
             ..self
         }
+    }
+
+    /// The same with one more header; a value that no header can have is left out.
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        self.headers
+            .extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
+        self
+    }
+
+    /// The same, to be kept by caches for that many seconds if it is no error: it will never change.
+    pub fn cacheable(mut self, seconds: u64) -> Self {
+        if self.status.is_success() {
+            self.keep = Keep::Seconds(seconds);
+        }
+        self
     }
 
     /// 404: no such repository, or no such path.
@@ -220,6 +245,7 @@ impl Answer {
                 headers.insert(CONTENT_RANGE, value);
             }
         }
+        headers.extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)));
         if let Ok(id) = id {
             headers.insert(REQUEST_ID, id);
         }

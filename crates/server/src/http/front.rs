@@ -8,10 +8,11 @@ use super::request_body::{BodyError, RequestBody};
 use super::response_body::ResponseBody;
 use super::route::Route;
 use crate::access::{Identity, Want};
+use crate::config::Settings;
 use crate::metrics::Endpoint;
 use crate::node::Node;
 use crate::service::input::Input;
-use crate::service::{advertise, archive, dumb, fetch, push};
+use crate::service::{advertise, archive, dumb, fetch, payload, push};
 use cuesta_engine::{EngineError, Repository, RepositoryName};
 use cuesta_format::RepositoryRecord;
 use cuesta_protocol::{Service, Version};
@@ -49,6 +50,8 @@ pub struct Call {
     pub transport: Transport,
     /// The request's record.
     pub record: Arc<Record>,
+    /// By what URL the client reaches this server, without a slash at the end, if that is known.
+    pub origin: Option<String>,
 }
 
 impl Call {
@@ -134,6 +137,15 @@ async fn dispatch(node: Arc<Node>, connection: Connection, request: Request<Inco
                 Err(refusal) => *refusal,
             }
         }
+        Route::Payload { repository, file } => {
+            record.is_for(Endpoint::Payload, Some(&repository));
+            // No other permission is asked for: the signature in the query is one.
+            let query = parts.uri.query().unwrap_or_default();
+            match node.engine.repository(&repository).await {
+                Ok(repository) => payload::answer(&node, record, repository, (&file, query), &parts.headers).await,
+                Err(error) => Answer::engine_error(&error, record),
+            }
+        }
         Route::Health => Answer::whole("text/plain", "ok\n"),
         Route::Ready => match node.ready() {
             Ok(()) => Answer::whole("text/plain", "ready\n"),
@@ -166,6 +178,7 @@ async fn call(
         .map_or(&b""[..], |value| value.as_bytes());
     let version = Version::requested(asked).of_service(service);
     record.speaks(version);
+    let origin = origin(&node.settings, parts);
     Ok(Call {
         node,
         name,
@@ -174,8 +187,36 @@ async fn call(
         version,
         transport: Transport::Http,
         record: record.clone(),
+        origin,
     })
 }
+
+/// The URL that the settings give, or else the name in the request, which is the client's own word to itself.
+fn origin(settings: &Settings, parts: &Parts) -> Option<String> {
+    if let Some(origin) = public_origin(settings) {
+        return Some(origin);
+    }
+    let named = parts
+        .headers
+        .get(http::header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let host = named.or_else(|| parts.uri.authority().map(|authority| authority.as_str()))?;
+    let scheme = match settings.serves_tls() || settings.behind_tls_proxy {
+        true => "https",
+        false => "http",
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    (host.len() <= HOST_LEN_MAX && !host.is_empty() && host.bytes().all(plain)).then(|| format!("{scheme}://{host}"))
+}
+
+/// The URL that the settings give.
+pub(crate) fn public_origin(settings: &Settings) -> Option<String> {
+    let url = settings.public_url.trim_end_matches('/');
+    (!url.is_empty()).then(|| url.to_owned())
+}
+
+/// Longest name of a host, with its port.
+const HOST_LEN_MAX: usize = 262;
 
 /// Method and content type of a POST. A form of a browser can send neither of the types.
 fn check_rpc(parts: &Parts, service: Service) -> Option<Answer> {

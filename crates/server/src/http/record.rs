@@ -2,11 +2,12 @@
 
 use crate::access::Identity;
 use crate::metrics::{Endpoint, Metrics};
+use bytes::Bytes;
 use cuesta_engine::RepositoryName;
 use cuesta_protocol::{Service, Version};
 use cuesta_store::Bucket;
 use parking_lot::Mutex;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::time::Instant;
@@ -46,6 +47,9 @@ struct Details {
     version: u8,
     status: u16,
     error: Option<String>,
+    client_session: Option<String>,
+    options: Option<String>,
+    certificate: Option<&'static str>,
 }
 
 impl Record {
@@ -98,6 +102,22 @@ impl Record {
         self.details.lock().error.get_or_insert_with(|| printable(why));
     }
 
+    /// The client's name for its session, and the server or push options it gave, for the log.
+    pub fn client(&self, session: Option<&[u8]>, options: &[Bytes]) {
+        if session.is_none() && options.is_empty() {
+            return;
+        }
+        let mut details = self.details.lock();
+        details.client_session = session.map(|session| escaped([session]));
+        let options = options.iter().map(|option| &option[..]);
+        details.options = Some(escaped(options)).filter(|list| !list.is_empty());
+    }
+
+    /// A signed push, and what its nonce is worth.
+    pub fn signed(&self, nonce: &'static str) {
+        self.details.lock().certificate = Some(nonce);
+    }
+
     /// Whether something went wrong so far.
     pub fn has_failed(&self) -> bool {
         self.details.lock().error.is_some()
@@ -140,6 +160,9 @@ impl Record {
             // Of the whole process meanwhile: exact where requests come one at a time.
             bucket_requests = self.bucket.counters().total().requests.saturating_sub(self.bucket_requests_before),
             micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            client_session = details.client_session.as_deref(),
+            options = details.options.as_deref(),
+            certificate = details.certificate,
             error,
             "request"
         );
@@ -154,6 +177,26 @@ fn printable(text: &str) -> String {
     };
     text.chars().map(escape).collect()
 }
+
+/// A peer's values as one value: each in quotes and escaped as a byte string, so that none can pass for another or end
+/// the line; cut where it is long.
+fn escaped<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut list = String::new();
+    for value in values {
+        let space = if list.is_empty() { "" } else { " " };
+        // Writing to a String cannot fail.
+        let _ = write!(list, "{space}\"{}\"", value.escape_ascii());
+        if list.len() > LOGGED_BYTES_MAX {
+            list.truncate(LOGGED_BYTES_MAX);
+            list.push_str("...");
+            break;
+        }
+    }
+    list
+}
+
+/// Bytes of a peer's values that one log line repeats.
+const LOGGED_BYTES_MAX: usize = 4096;
 
 /// A request whose response never came to be sent, because the client went away, ends too.
 impl Drop for Record {
@@ -171,5 +214,18 @@ impl Endpoint {
             (Service::UploadPack, true) => Self::UploadPack,
             (Service::ReceivePack, true) => Self::ReceivePack,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_peer_are_one_value_each() {
+        assert_eq!(escaped([&b"a b"[..], b"\"; x=1\n\xff\\"]), r#""a b" "\"; x=1\n\xff\\""#);
+        assert_eq!(escaped([]), "");
+        let long = vec![b'x'; 2 * LOGGED_BYTES_MAX];
+        assert_eq!(escaped([&long[..], b"y"]).len(), LOGGED_BYTES_MAX + 3);
     }
 }

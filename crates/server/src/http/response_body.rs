@@ -125,7 +125,7 @@ pub enum Content {
     Lines(RefLines),
     /// Pieces as they become ready.
     Stream(BoxStream<'static, Result<Piece, Cut>>),
-    /// Pieces that are so many bytes together.
+    /// Pieces that are so many bytes together, less those that were sent.
     Sized(BoxStream<'static, Result<Piece, Cut>>, u64),
 }
 
@@ -159,6 +159,9 @@ impl Body for ResponseBody {
             Content::Lines(lines) => Poll::Ready(Some(Ok(Piece::from(std::mem::take(lines))))),
             Content::Stream(stream) | Content::Sized(stream, _) => Pin::new(stream).poll_next(cx),
         };
+        if let (Content::Sized(_, left), Poll::Ready(Some(Ok(piece)))) = (&mut self.content, &next) {
+            *left = left.saturating_sub(piece.remaining() as u64);
+        }
         match &next {
             Poll::Ready(Some(Ok(piece))) => self.record.sent(piece.remaining()),
             Poll::Ready(None) => self.ended = true,
@@ -172,7 +175,8 @@ impl Body for ResponseBody {
         match &self.content {
             Content::Whole(bytes) => bytes.is_empty(),
             Content::Lines(lines) => lines.is_empty(),
-            Content::Stream(_) | Content::Sized(..) => false,
+            Content::Sized(_, left) => *left == 0,
+            Content::Stream(_) => false,
         }
     }
 
@@ -181,7 +185,6 @@ impl Body for ResponseBody {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Lines(lines) => SizeHint::with_exact(lines.len()),
             Content::Stream(_) => SizeHint::default(),
-            // Of the whole: the hint is asked for once, before the first piece.
             Content::Sized(_, len) => SizeHint::with_exact(*len),
         }
     }

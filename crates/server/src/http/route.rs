@@ -38,6 +38,13 @@ pub enum Route {
         /// Which.
         file: DumbFile,
     },
+    /// `GET /<repository>/objects/layers/<id>.<form>`, with a signature in its query.
+    Payload {
+        /// Whose layer.
+        repository: RepositoryName,
+        /// `<id>.<form>`.
+        file: String,
+    },
     /// `GET /healthz`: the process answers.
     Health,
     /// `GET /readyz`: the node takes requests.
@@ -139,6 +146,10 @@ impl Route {
             (["info", "refs"], Some(Named::Other)) => Some(Self::InfoRefs {
                 repository,
                 service: None,
+            }),
+            (["objects", "layers", file], _) => Some(Self::Payload {
+                repository,
+                file: (*file).to_owned(),
             }),
             (["git-upload-archive"], _) => Some(Self::Archive { repository }),
             ([verb], _) if Service::from_name(verb.as_bytes()).is_some() => {
@@ -313,6 +324,22 @@ mod tests {
         ];
         for path in refused {
             assert_eq!(Route::of(path, Some("service=git-upload-pack")), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn layers_have_paths() {
+        let repository = RepositoryName::parse("a/b").unwrap();
+        let file = "0123.pack".to_owned();
+        let route = Some(Route::Payload { repository, file });
+        assert_eq!(Route::of("/a/b.git/objects/layers/0123.pack", Some("expires=1")), route);
+        for path in [
+            "/a/b/objects/layers",
+            "/a/b/objects/layers/",
+            "/a/b/objects/layers/x/y",
+            "/a/b/objects/x/0123.pack",
+        ] {
+            assert_eq!(Route::of(path, None), None, "{path}");
         }
     }
 

@@ -1,8 +1,7 @@
 //! The ropes of the repositories that were asked for lately.
 
-use super::shown::Shown;
+use super::shown::{Defaults, Shown, hidden};
 use super::{Form, Rope};
-use crate::service::repository_options::RepositoryOptions;
 use cuesta_format::LogId;
 use cuesta_ledger::State;
 use cuesta_protocol::Service;
@@ -10,6 +9,7 @@ use cuesta_store::Workers;
 use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,7 @@ pub struct RopeCache {
     slots: Cache<Key, Slot, ByWeight>,
     hits: AtomicU64,
     misses: AtomicU64,
+    defaults: Defaults,
 }
 
 #[derive(Clone)]
@@ -50,8 +51,8 @@ impl Weighter<Key, Slot> for ByWeight {
 }
 
 impl RopeCache {
-    /// A cache of at most that many bytes.
-    pub fn new(bytes_max: u64) -> Self {
+    /// A cache of at most that many bytes, on a node with those settings.
+    pub fn new(bytes_max: u64, defaults: Arc<BTreeMap<String, String>>) -> Self {
         let count = usize::try_from(bytes_max / ROPE_BYTES_GUESS).unwrap_or(usize::MAX);
         // One shard: a rope larger than a shard could not be kept.
         let options = OptionsBuilder::new()
@@ -72,6 +73,7 @@ impl RopeCache {
             slots,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            defaults,
         }
     }
 
@@ -79,7 +81,7 @@ impl RopeCache {
     ///
     /// Cost: in proportion to the refs that differ from those shown last, if the log is in the cache.
     pub async fn rope(&self, log: LogId, state: &Arc<State>, service: Service, form: Form, workers: &Workers) -> Rope {
-        let key = (log, own_service(state, service));
+        let key = (log, own_service(state, &self.defaults, service));
         let slot = match self.slots.get(&key) {
             Some(slot) => {
                 self.hits.fetch_add(1, Ordering::Relaxed);
@@ -93,10 +95,10 @@ impl RopeCache {
         if let Some(rope) = self.read(&key, &slot, state, form) {
             return rope;
         }
-        let (old, state) = (slot.shown.lock().clone(), state.clone());
+        let (old, state, defaults) = (slot.shown.lock().clone(), state.clone(), self.defaults.clone());
         let follow = move || {
             old.of(&state, usize::MAX)
-                .unwrap_or_else(|| Shown::new(&state, service))
+                .unwrap_or_else(|| Shown::new(&state, service, &defaults))
         };
         let mut shown = workers.run(follow).await;
         shown.asked_for(form);
@@ -115,10 +117,10 @@ impl RopeCache {
     async fn new_slot(&self, key: Key, state: &Arc<State>, service: Service, workers: &Workers) -> Slot {
         let write = async {
             let shown = if state.refs().len() <= REFS_INLINE_MAX {
-                Shown::new(state, service)
+                Shown::new(state, service, &self.defaults)
             } else {
-                let state = state.clone();
-                workers.run(move || Shown::new(&state, service)).await
+                let (state, defaults) = (state.clone(), self.defaults.clone());
+                workers.run(move || Shown::new(&state, service, &defaults)).await
             };
             let weight = shown.weight();
             let shown = Arc::new(Mutex::new(shown));
@@ -164,8 +166,8 @@ impl RopeCache {
 }
 
 /// The service, if it shows other refs than the other one does.
-fn own_service(state: &State, service: Service) -> Option<Service> {
-    let options = RepositoryOptions::of(state);
-    let differs = options.hidden(Service::UploadPack) != options.hidden(Service::ReceivePack);
+fn own_service(state: &State, defaults: &Defaults, service: Service) -> Option<Service> {
+    let of = |service| hidden(state, defaults, service);
+    let differs = of(Service::UploadPack) != of(Service::ReceivePack);
     differs.then_some(service)
 }

@@ -5,6 +5,7 @@ use super::chunk::Change;
 use super::rope::Rope;
 use crate::service::repository_options::RepositoryOptions;
 use crate::service::shown_refs;
+use cuesta_engine::Settings;
 use cuesta_format::RefTarget;
 use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, RefName};
 use cuesta_ledger::State;
@@ -13,7 +14,16 @@ use cuesta_protocol::advertise::AdvertisedRef;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Settings of the node by name ([`cuesta_engine::Settings`]).
+pub(crate) type Defaults = Arc<BTreeMap<String, String>>;
+
+/// The rules that hide refs from a service.
+pub(super) fn hidden(state: &State, defaults: &Defaults, service: Service) -> HiddenRefs {
+    RepositoryOptions::new(Settings::new(state, defaults)).hidden(service)
+}
 
 /// The refs of one state that one service shows, but `HEAD`. Cheap to clone.
 #[derive(Clone)]
@@ -23,6 +33,8 @@ pub(super) struct Shown {
     number: u64,
     refs: OrdMap<RefName, RefTarget>,
     settings: OrdMap<String, String>,
+    /// The node's settings, where the repository has none.
+    defaults: Defaults,
     hidden: Arc<HiddenRefs>,
     symbolic: Arc<[Symbolic]>,
     rope: Rope,
@@ -41,8 +53,8 @@ struct Symbolic {
 
 impl Shown {
     /// Writes all refs. Cost: a line for each.
-    pub(super) fn new(state: &State, service: Service) -> Self {
-        let hidden = RepositoryOptions::of(state).hidden(service);
+    pub(super) fn new(state: &State, service: Service, defaults: &Defaults) -> Self {
+        let hidden = hidden(state, defaults, service);
         let rope = Rope::new(format(state), shown_refs::named(state, &hidden, b""));
         Self {
             service,
@@ -50,6 +62,7 @@ impl Shown {
             refs: state.refs().clone(),
             settings: state.settings().clone(),
             symbolic: symbolic(state, &hidden),
+            defaults: defaults.clone(),
             hidden: Arc::new(hidden),
             rope,
             forms: 0,
@@ -61,8 +74,7 @@ impl Shown {
     ///
     /// Cost: in proportion to what differs, and a look at each symbolic ref.
     pub(super) fn of(&self, state: &State, changes_max: usize) -> Option<Self> {
-        if !self.settings.ptr_eq(state.settings()) && RepositoryOptions::of(state).hidden(self.service) != *self.hidden
-        {
+        if !self.settings.ptr_eq(state.settings()) && hidden(state, &self.defaults, self.service) != *self.hidden {
             return None;
         }
         let symbolic = symbolic(state, &self.hidden);

@@ -1,16 +1,18 @@
 //! Ropes beside the plain writers of the protocol, which write every ref every time.
 
 use super::chunk::CHUNK_LEN_MAX;
-use super::shown::Shown;
+use super::shown::{Defaults, Shown, hidden};
 use super::{Form, RefLines, RopeCache};
-use crate::service::advertise::{self, Offer};
+use crate::http::record::RequestId;
+use crate::service::advertise::{self, Offer, Offered};
 use crate::service::ls_refs;
 use crate::service::negotiate::read_v2;
 use crate::service::repository_options::RepositoryOptions;
 use crate::service::shown_refs;
 use bytes::Buf;
+use cuesta_engine::Settings;
 use cuesta_format::{Cause, Edit, EditId, LogId, RefTarget, RefUpdate, SettingChange, SymrefChange};
-use cuesta_git::{ObjectFormat, ObjectId, RefName};
+use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, RefName};
 use cuesta_ledger::State;
 use cuesta_protocol::advertise::Head;
 use cuesta_protocol::options::UploadOptions;
@@ -68,19 +70,7 @@ fn oid(format: ObjectFormat, value: u8) -> ObjectId {
 }
 
 fn edit(number: u64) -> Edit {
-    Edit {
-        id: EditId(number.into()),
-        time_ms: 0,
-        actor: String::new(),
-        cause: Cause::Push,
-        object_format: None,
-        refs: Vec::new(),
-        symrefs: Vec::new(),
-        added: Vec::new(),
-        removed: Vec::new(),
-        settings: Vec::new(),
-        shallow: None,
-    }
+    Edit::new(EditId(number.into()), 0, Cause::Push, "")
 }
 
 fn created(format: ObjectFormat) -> State {
@@ -153,29 +143,38 @@ fn bytes(mut lines: RefLines) -> Vec<u8> {
     bytes
 }
 
+fn options(state: &State) -> RepositoryOptions<'_> {
+    static NONE: std::sync::LazyLock<Defaults> = std::sync::LazyLock::new(Defaults::default);
+    RepositoryOptions::new(Settings::new(state, &NONE))
+}
+
 fn offer(state: &State, service: Service, version: Version) -> Offer {
     Offer {
         service,
         version,
         http: true,
         format: state.object_format().unwrap(),
+        hidden: hidden(state, &Defaults::default(), service),
+        offered: match service {
+            Service::UploadPack => Offered::Upload(options(state).upload(RequestId(1))),
+            Service::ReceivePack => Offered::Receive(options(state).receive(RequestId(1))),
+        },
     }
 }
 
 /// An advertisement, every ref written.
 fn plain_advertisement(state: &State, offer: &Offer) -> Vec<u8> {
     use cuesta_protocol::advertise;
-    let options = RepositoryOptions::of(state);
-    let hidden = options.hidden(offer.service);
+    let (options, hidden) = (options(state), &offer.hidden);
     let head = shown_refs::head(state, &hidden);
     let capabilities = match offer.service {
         Service::UploadPack => advertise::upload_capabilities(
-            &options.upload(),
+            &options.upload(RequestId(1)),
             offer.format,
             offer.http,
             head.and_then(|head| head.symref_target),
         ),
-        Service::ReceivePack => advertise::receive_capabilities(&options.receive(), offer.format),
+        Service::ReceivePack => advertise::receive_capabilities(&options.receive(RequestId(1)), offer.format),
     };
     let opening = Head {
         service: offer.service,
@@ -193,7 +192,7 @@ fn plain_advertisement(state: &State, offer: &Offer) -> Vec<u8> {
 
 /// The answer to `ls-refs`, every ref looked at.
 fn plain_answer(state: &State, request: &LsRefs) -> Vec<u8> {
-    let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
+    let hidden = options(state).hidden(Service::UploadPack);
     let unborn = shown_refs::unborn_head(state).filter(|target| !hidden.hides(target));
     let mut out = Vec::new();
     let head = shown_refs::head(state, &hidden);
@@ -260,7 +259,12 @@ fn check(state: &State, upload: &Shown, receive: &Shown) {
     for arguments in ARGUMENTS {
         let request = request(state.object_format().unwrap(), arguments);
         let expected = plain_answer(state, &request);
-        let lines = bytes(ls_refs::write(state, upload.rope(), &request));
+        let lines = bytes(ls_refs::write(
+            state,
+            &options(state).hidden(Service::UploadPack),
+            upload.rope(),
+            &request,
+        ));
         assert_eq!(
             lines.escape_ascii().to_string(),
             expected.escape_ascii().to_string(),
@@ -284,12 +288,12 @@ proptest! {
         let format = if sha256 { ObjectFormat::Sha256 } else { ObjectFormat::Sha1 };
         let mut state = created(format);
         let mut history = vec![state.clone()];
-        let [mut upload, mut receive] = [Service::UploadPack, Service::ReceivePack].map(|service| Shown::new(&state, service));
+        let [mut upload, mut receive] = [Service::UploadPack, Service::ReceivePack].map(|service| Shown::new(&state, service, &Defaults::default()));
         check(&state, &upload, &receive);
         for step in &steps {
             state = after(&state, step);
             for (shown, service) in [(&mut upload, Service::UploadPack), (&mut receive, Service::ReceivePack)] {
-                *shown = shown.of(&state, usize::MAX).unwrap_or_else(|| Shown::new(&state, service));
+                *shown = shown.of(&state, usize::MAX).unwrap_or_else(|| Shown::new(&state, service, &Defaults::default()));
             }
             check(&state, &upload, &receive);
             history.push(state.clone());
@@ -312,7 +316,7 @@ fn large(count: u16) -> State {
 #[test]
 fn one_change_makes_one_chunk() {
     let state = large(5_000);
-    let before = Shown::new(&state, Service::ReceivePack);
+    let before = Shown::new(&state, Service::ReceivePack, &Defaults::default());
     let chunks = before.rope().chunk_lens().len();
     assert!(chunks > 20);
     for text in ["refs/heads/d/branch-2500", "refs/heads/d/branch-2500x", "refs/heads/z"] {
@@ -330,7 +334,7 @@ fn one_change_makes_one_chunk() {
 #[test]
 fn more_changes_than_allowed_are_not_made() {
     let state = large(10);
-    let shown = Shown::new(&state, Service::ReceivePack);
+    let shown = Shown::new(&state, Service::ReceivePack, &Defaults::default());
     let next = after(&state, &Step::SetMany('d', 5, 2));
     assert!(shown.of(&next, 4).is_none());
     assert!(shown.of(&next, 5).is_some());
@@ -341,7 +345,7 @@ fn more_changes_than_allowed_are_not_made() {
 #[test]
 fn forms_that_are_equal_share_their_bytes() {
     let state = large(2_000);
-    let shown = Shown::new(&state, Service::UploadPack);
+    let shown = Shown::new(&state, Service::UploadPack, &Defaults::default());
     let all = Form::ALL.into_iter();
     assert_eq!(
         shown.rope().weight(all.clone()),
@@ -356,7 +360,7 @@ fn forms_that_are_equal_share_their_bytes() {
 #[test]
 fn lines_are_read_alike_in_pieces_of_any_size() {
     let state = after(&large(700), &Step::Set("refs/tags/a".to_owned(), 3));
-    let shown = Shown::new(&state, Service::UploadPack);
+    let shown = Shown::new(&state, Service::UploadPack, &Defaults::default());
     let request = request(
         ObjectFormat::Sha1,
         &[
@@ -367,7 +371,7 @@ fn lines_are_read_alike_in_pieces_of_any_size() {
         ],
     );
     for piece in [1, 7, 100, 8191, 8192, 20_000] {
-        let mut lines = ls_refs::write(&state, shown.rope(), &request);
+        let mut lines = ls_refs::write(&state, &HiddenRefs::default(), shown.rope(), &request);
         let whole = bytes(lines.clone());
         let mut read = Vec::new();
         while lines.has_remaining() {
@@ -406,7 +410,7 @@ fn everyone_gets_the_refs_of_their_own_position() {
             .worker_threads(4)
             .build()
             .unwrap();
-        let cache = Arc::new(RopeCache::new(bytes_max));
+        let cache = Arc::new(RopeCache::new(bytes_max, Defaults::default()));
         let workers = Workers::Pool(runtime.handle().clone());
         let readers = (0..4).map(|reader| {
             let (states, cache, workers) = (states.clone(), cache.clone(), workers.clone());

@@ -2,17 +2,20 @@
 //! a conversation.
 
 use super::fetch::Opened;
-use super::repository_options::{RepositoryOptions, default_receive};
+use super::push_cert;
+use super::repository_options::RepositoryOptions;
 use super::shown_refs;
 use crate::http::answer::Answer;
 use crate::http::front::{Call, Transport};
+use crate::http::record::RequestId;
 use crate::http::response_body::Content;
 use crate::node::Node;
 use crate::ref_rope::{Form, RefLines, Rope};
 use cuesta_engine::{Repository, View};
-use cuesta_git::ObjectFormat;
+use cuesta_git::{HiddenRefs, ObjectFormat};
 use cuesta_ledger::State;
 use cuesta_protocol::advertise::{self, AdvertisedRef, Head};
+use cuesta_protocol::options::{ReceiveOptions, UploadOptions};
 use cuesta_protocol::{Service, Version};
 use http::StatusCode;
 
@@ -48,21 +51,30 @@ fn is_disabled(call: &Call, options: &RepositoryOptions<'_>, service: Service) -
 /// The v2 advertisement tells of no ref, so that the view at hand will do.
 fn capabilities(call: &Call, repository: &Repository, service: Service) -> Answer {
     let view = repository.known_view();
-    let options = RepositoryOptions::of(view.state());
+    let options = RepositoryOptions::of(&view);
     if is_disabled(call, &options, service) {
         return disabled();
     }
     let mut bytes = Vec::with_capacity(256);
-    advertise::write_v2(&mut bytes, &options.upload(), repository.object_format());
+    advertise::write_v2(&mut bytes, &options.upload(call.record.id), repository.object_format());
     Answer::whole(content_type(service), bytes)
 }
 
 async fn refs(call: &Call, repository: &Repository, view: &View, service: Service) -> Answer {
-    if is_disabled(call, &RepositoryOptions::of(view.state()), service) {
+    if is_disabled(call, &RepositoryOptions::of(view), service) {
         return disabled();
     }
     let http = call.transport == Transport::Http;
-    let lines = lines(&call.node, repository, view, service, call.version, http).await;
+    let lines = lines(
+        &call.node,
+        repository,
+        view,
+        service,
+        call.version,
+        http,
+        call.record.id,
+    )
+    .await;
     Answer::ok(content_type(service), Content::Lines(lines))
 }
 
@@ -74,6 +86,7 @@ pub async fn lines(
     service: Service,
     version: Version,
     http: bool,
+    session: RequestId,
 ) -> RefLines {
     let state = view.state();
     let form = form(service);
@@ -81,7 +94,16 @@ pub async fn lines(
         .ref_ropes
         .rope(repository.id(), state, service, form, &node.workers)
         .await;
+    let options = RepositoryOptions::of(view);
     let offer = Offer {
+        hidden: options.hidden(service),
+        offered: match service {
+            Service::UploadPack => Offered::Upload(options.upload(session)),
+            Service::ReceivePack => {
+                let place = repository.id().to_string();
+                Offered::Receive(push_cert::offer(node, options, place, repository.object_format(), session).0)
+            }
+        },
         service,
         version,
         http,
@@ -105,22 +127,29 @@ pub(crate) struct Offer {
     /// Whether it begins with a banner.
     pub(crate) http: bool,
     pub(crate) format: ObjectFormat,
+    pub(crate) hidden: HiddenRefs,
+    pub(crate) offered: Offered,
+}
+
+/// What is offered with it.
+pub(crate) enum Offered {
+    Upload(UploadOptions),
+    Receive(ReceiveOptions),
 }
 
 /// The first line carries the capabilities: it is written anew, and so is `HEAD`.
 pub(crate) fn write(state: &State, rope: &Rope, offer: &Offer) -> RefLines {
-    let (service, options) = (offer.service, RepositoryOptions::of(state));
-    let hidden = options.hidden(service);
+    let service = offer.service;
     let head = match service {
-        Service::UploadPack => shown_refs::head(state, &hidden),
+        Service::UploadPack => shown_refs::head(state, &offer.hidden),
         Service::ReceivePack => None,
     };
-    let capabilities = match service {
-        Service::UploadPack => {
+    let capabilities = match &offer.offered {
+        Offered::Upload(options) => {
             let target = head.and_then(|head| head.symref_target);
-            advertise::upload_capabilities(&options.upload(), offer.format, offer.http, target)
+            advertise::upload_capabilities(options, offer.format, offer.http, target)
         }
-        Service::ReceivePack => advertise::receive_capabilities(&options.receive(), offer.format),
+        Offered::Receive(options) => advertise::receive_capabilities(options, offer.format),
     };
     let first = head.or_else(|| rope.first()).map(|first| AdvertisedRef {
         peeled: first.peeled.filter(|_| service == Service::UploadPack),
@@ -154,7 +183,9 @@ const OPENING_BYTES_GUESS: usize = 512;
 /// What a push to a repository is told that it will make. Clients take the object format from here: the default one.
 fn for_new_repository(call: &Call) -> Vec<u8> {
     let format = ObjectFormat::Sha1;
-    let offered = advertise::receive_capabilities(&default_receive(), format);
+    let options = RepositoryOptions::of_new(&call.node.engine);
+    let (offered, _) = push_cert::offer(&call.node, options, call.name.to_string(), format, call.record.id);
+    let offered = advertise::receive_capabilities(&offered, format);
     let head = Head {
         service: Service::ReceivePack,
         version: call.version,

@@ -54,7 +54,7 @@ pub async fn answer_request(call: Call, request: &[u8]) -> Answer {
         Err(error) => return Answer::engine_error(&error, &call.record),
     };
     let is_known = matches!(call.identity, Identity::User { .. });
-    let is_served = RepositoryOptions::of(view.state()).serves_archives(is_known);
+    let is_served = RepositoryOptions::of(&view).serves_archives(is_known);
     if call.transport == Transport::Http && !is_served {
         return Answer::error(StatusCode::FORBIDDEN, "Service not enabled: 'upload-archive'");
     }
@@ -110,7 +110,7 @@ fn refused(text: String) -> Refusal {
 type Started = (ArchiveStream, Option<OwnedSemaphorePermit>);
 
 async fn start(node: Arc<Node>, view: View, request: Result<Vec<Bytes>, ProtocolError>) -> Result<Started, Refusal> {
-    let settings = RepositoryOptions::of(view.state());
+    let settings = RepositoryOptions::of(&view);
     let formats = settings.archive_formats();
     let options = match ArchiveCommand::parse(request?, &formats)? {
         ArchiveCommand::Archive(options) => options,

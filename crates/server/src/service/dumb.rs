@@ -15,18 +15,16 @@ use crate::http::record::Record;
 use crate::http::response_body::{Content, Cut, Piece};
 use crate::http::route::DumbFile;
 use cuesta_engine::dumb::{FileStream, PackFile};
-use cuesta_engine::upload::{Reach, WantPolicy, refused_want};
+use cuesta_engine::upload::{WantPolicy, refused_want};
 use cuesta_engine::{EngineError, View};
-use cuesta_format::{LayerId, LogId};
+use cuesta_format::LayerId;
 use cuesta_git::{HiddenRefs, ObjectId};
 use cuesta_ledger::State;
 use cuesta_protocol::Service;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use http::{HeaderMap, StatusCode};
-use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -36,21 +34,17 @@ const LOOSE_TYPE: &str = "application/x-git-loose-object";
 const TEXT: &str = "text/plain";
 /// Packs whose first sight is remembered; one that is forgotten is new again.
 const PACKS_REMEMBERED_MAX: usize = 16_384;
-/// Repositories with hidden refs whose reach is remembered.
-const REACHES_REMEMBERED_MAX: usize = 4;
 
 /// What is remembered from one request of a dumb client to the next.
 pub struct DumbMemory {
     /// When each pack was first seen here, in milliseconds since 1970.
     seen_ms: Cache<LayerId, i64>,
-    reaches: Mutex<VecDeque<(LogId, u64, Arc<Reach>)>>,
 }
 
 impl Default for DumbMemory {
     fn default() -> Self {
         Self {
             seen_ms: Cache::new(PACKS_REMEMBERED_MAX),
-            reaches: Mutex::default(),
         }
     }
 }
@@ -65,19 +59,6 @@ impl DumbMemory {
                 age_ms == 0
             }
         }
-    }
-
-    fn reach(&self, log: LogId, number: u64) -> Option<Arc<Reach>> {
-        let reaches = self.reaches.lock();
-        let known = reaches.iter().find(|(of, at, _)| (*of, *at) == (log, number));
-        known.map(|(_, _, reach)| Arc::clone(reach))
-    }
-
-    fn remember(&self, log: LogId, number: u64, reach: &Arc<Reach>) {
-        let mut reaches = self.reaches.lock();
-        reaches.retain(|(of, ..)| *of != log);
-        reaches.truncate(REACHES_REMEMBERED_MAX - 1);
-        reaches.push_front((log, number, Arc::clone(reach)));
     }
 }
 
@@ -98,7 +79,6 @@ pub async fn answer(call: Call, file: DumbFile, headers: &HeaderMap) -> Answer {
 /// One request, and the view that it is answered from.
 struct Reader {
     call: Call,
-    log: LogId,
     view: View,
     hidden: HiddenRefs,
     hides_some: bool,
@@ -111,12 +91,10 @@ impl Reader {
         };
         let view = repository.view().await?;
         call.node.unflushed.note_if_inline(&repository);
-        let hidden = RepositoryOptions::of(view.state()).hidden(Service::UploadPack);
+        let hidden = RepositoryOptions::of(&view).hidden(Service::UploadPack);
         let hides_some = !hidden.is_empty() && view.state().refs().keys().any(|name| hidden.hides(name));
-        let log = repository.id();
         Ok(Some(Self {
             call,
-            log,
             view,
             hidden,
             hides_some,
@@ -125,7 +103,7 @@ impl Reader {
 
     /// `None` if there is no such file.
     async fn file(&self, file: DumbFile, headers: &HeaderMap) -> Result<Option<Answer>, EngineError> {
-        if !RepositoryOptions::of(self.view.state()).serves_files() {
+        if !RepositoryOptions::of(&self.view).serves_files() {
             return Ok(Some(Answer::error(
                 StatusCode::FORBIDDEN,
                 "Unsupported service: getanyfile",
@@ -222,21 +200,11 @@ impl Reader {
 
     async fn is_readable(&self, oid: ObjectId) -> Result<bool, EngineError> {
         if !self.hides_some {
-            let refused = refused_want(&self.view, &[oid], WantPolicy::Any, |_| true).await?;
+            let refused = refused_want(&self.view, &[oid], WantPolicy::Any, &self.hidden).await?;
             return Ok(refused.is_none());
         }
-        let reach = self.reach().await?;
+        let reach = self.view.reach(&self.hidden).await?;
         self.call.node.workers.run(move || reach.reaches(&oid)).await
-    }
-
-    async fn reach(&self) -> Result<Arc<Reach>, EngineError> {
-        let (memory, number) = (&self.call.node.dumb, self.view.state().number());
-        if let Some(reach) = memory.reach(self.log, number) {
-            return Ok(reach);
-        }
-        let reach = Arc::new(Reach::of_refs(&self.view, |name| !self.hidden.hides(name)).await?);
-        memory.remember(self.log, number, &reach);
-        Ok(reach)
     }
 
     /// Whether a client that has no use for loose objects will find it in a pack, however old its list of packs.

@@ -2,7 +2,9 @@
 
 use super::ls_refs;
 use super::negotiate::{self, Refusal, V0Fetch};
-use super::pack_answer::{PackAnswer, PackForm};
+use super::object_info;
+use super::pack_answer::{Manner, PackAnswer, PackForm, Planned};
+use super::payload_uris::{self, PayloadUris};
 use super::repository_options::RepositoryOptions;
 use super::shown_refs;
 use crate::http::answer::Answer;
@@ -12,7 +14,7 @@ use crate::http::request_body::{BodyError, RequestBody};
 use crate::http::response_body::Content;
 use crate::ref_rope::Form;
 use bytes::Bytes;
-use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, UploadRequest};
+use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, Plan, UploadRequest};
 use cuesta_engine::{EngineError, Repository, View};
 use cuesta_git::ObjectId;
 use cuesta_protocol::filter::FilterSpec;
@@ -24,9 +26,12 @@ use cuesta_protocol::upload::v2::{Command, Fetch, FetchStep};
 use cuesta_protocol::upload::{Deepen, PackRequest};
 use cuesta_protocol::{Limits, ProtocolError, Service, Version, pktline};
 use http::StatusCode;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const CONTENT_TYPE: &str = "application/x-git-upload-pack-result";
+/// Answers without `sideband-all`.
+const PLAIN: FetchAnswer = FetchAnswer { sideband_all: false };
 /// Haves that are looked up on the reactor: a fraction of a millisecond.
 const HAVES_INLINE_MAX: usize = 64;
 
@@ -68,7 +73,7 @@ pub async fn open(call: &Call) -> Result<Opened, Box<Answer>> {
     let repository = call.repository().await.map_err(failed)?;
     let repository = repository.ok_or_else(|| Box::new(Answer::not_found()))?;
     let view = repository.view().await.map_err(failed)?;
-    let is_served = RepositoryOptions::of(view.state()).serves(Service::UploadPack);
+    let is_served = RepositoryOptions::of(&view).serves(Service::UploadPack);
     if call.transport == Transport::Http && !is_served {
         return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
     }
@@ -91,7 +96,7 @@ fn refused(record: &Record, text: &str) -> Answer {
 
 /// One request, and the view that it is answered from.
 pub(super) struct Exchange {
-    call: Call,
+    call: Arc<Call>,
     repository: Arc<Repository>,
     view: View,
 }
@@ -99,7 +104,11 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(call: Call, opened: Opened) -> Self {
         let Opened { repository, view } = opened;
-        Self { call, repository, view }
+        Self {
+            call: Arc::new(call),
+            repository,
+            view,
+        }
     }
 
     pub(super) fn call(&self) -> &Call {
@@ -112,23 +121,35 @@ impl Exchange {
 
     /// What a client is told whose request is refused.
     pub(super) fn refused(&self, refusal: &Refusal) -> Answer {
-        match refusal {
-            Refusal::Protocol(error) => refused(&self.call.record, &error.to_string()),
-            Refusal::Engine(error) => {
-                let text = Answer::engine_text(error, &self.call.record);
-                refused(&self.call.record, &text)
-            }
-        }
+        self.refusal(refusal, PLAIN)
     }
 
     /// A parser of v0 requests to this repository.
     pub(super) fn v0_parser(&self, stateless: bool) -> v0::RequestParser {
-        let options = RepositoryOptions::of(self.view.state()).upload();
+        let options = self.options().upload(self.call.record.id);
         v0::RequestParser::new(self.view.object_format(), options, self.limits(), stateless)
     }
 
+    fn options(&self) -> RepositoryOptions<'_> {
+        RepositoryOptions::of(&self.view)
+    }
+
+    /// What a client is told whose request is refused, in the form that it asked for.
+    fn refusal(&self, refusal: &Refusal, form: FetchAnswer) -> Answer {
+        let text = match refusal {
+            Refusal::Protocol(error) => {
+                self.call.record.failed(&error.to_string());
+                error.to_string()
+            }
+            Refusal::Engine(error) => Answer::engine_text(error, &self.call.record),
+        };
+        let mut out = Vec::new();
+        form.error(&mut out, &text);
+        Answer::whole(CONTENT_TYPE, out)
+    }
+
     async fn v2(&self, body: &Bytes) -> Result<Answer, Refusal> {
-        let options = RepositoryOptions::of(self.view.state()).upload();
+        let options = self.options().upload(self.call.record.id);
         let request = match negotiate::read_v2(body, self.view.object_format(), options, self.limits()) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(Answer::whole(CONTENT_TYPE, Bytes::new())),
@@ -137,9 +158,24 @@ impl Exchange {
                 return Ok(Answer::whole(CONTENT_TYPE, refusal));
             }
         };
+        let client = &request.client;
+        self.call
+            .record
+            .client(client.session_id.as_deref(), &client.server_options);
         match &request.command {
             Command::LsRefs(request) => Ok(self.ls_refs(request).await),
-            Command::Fetch(fetch) => self.fetch(fetch).await,
+            Command::Fetch(fetch) => {
+                let answered = self.fetch(fetch).await;
+                Ok(answered.unwrap_or_else(|refusal| self.refusal(&refusal, FetchAnswer::new(fetch))))
+            }
+            Command::ObjectInfo(info) => {
+                let answer = object_info::write(&self.view, info).await?;
+                Ok(Answer::whole(CONTENT_TYPE, answer))
+            }
+            Command::BundleUri => {
+                let answer = payload_uris::bundle_uri(&self.call, &self.repository, &self.view).await?;
+                Ok(Answer::whole(CONTENT_TYPE, answer))
+            }
             // Not offered, so the parser lets none through.
             _ => Ok(refused(&self.call.record, "command is not supported")),
         }
@@ -147,12 +183,16 @@ impl Exchange {
 
     async fn ls_refs(&self, request: &LsRefs) -> Answer {
         let (node, state) = (&self.call.node, self.view.state());
+        let hidden = self.options().hidden(Service::UploadPack);
         let (form, log) = (Form::of_request(request), self.repository.id());
         let rope = node
             .ref_ropes
             .rope(log, state, Service::UploadPack, form, &node.workers)
             .await;
-        Answer::ok(CONTENT_TYPE, Content::Lines(ls_refs::write(state, &rope, request)))
+        Answer::ok(
+            CONTENT_TYPE,
+            Content::Lines(ls_refs::write(state, &hidden, &rope, request)),
+        )
     }
 
     async fn fetch(&self, fetch: &Fetch) -> Result<Answer, Refusal> {
@@ -160,31 +200,60 @@ impl Exchange {
         if step == FetchStep::Nothing {
             return Ok(Answer::whole(CONTENT_TYPE, Bytes::new()));
         }
-        self.check_wants(&fetch.pack.wants, true).await?;
-        let (common, ready) = self.common(fetch).await?;
+        self.check_wants(&fetch.pack.wants).await?;
+        let wanted_refs = self.wanted_refs(&fetch.want_refs)?;
+        let mut pack = fetch.pack.clone();
+        add_wants(&mut pack.wants, &wanted_refs);
+        let (common, ready) = self.common(fetch, &pack.wants).await?;
         let (answer, mut out) = (FetchAnswer::new(fetch), Vec::with_capacity(1024));
         if step == FetchStep::Acknowledge && !answer.acknowledgments(&mut out, fetch, &common, ready) {
             return Ok(Answer::whole(CONTENT_TYPE, out));
         }
-        let boundary = self.boundary(&fetch.pack).await?;
+        let boundary = self.boundary(&pack).await?;
         if let Some(boundary) = &boundary {
             answer.shallow_info(&mut out, boundary.shallow(), boundary.unshallow());
         }
-        answer.packfile(&mut out);
+        answer.wanted_refs(&mut out, wanted_refs.iter().map(|(name, oid)| (&name[..], *oid)));
+        let uris = self.payload_uris(fetch);
+        if uris.is_none() {
+            answer.packfile(&mut out);
+        }
         let form = PackForm {
             before: out,
             side_band: Some(SideBand::Large),
-            refusal: answer,
+            head: uris.is_some().then_some(answer),
         };
-        self.pack(&fetch.pack, common, boundary, form).await
+        self.pack(&pack, common, boundary, form, uris).await
     }
 
-    /// What both sides have, and whether that is enough.
-    async fn common(&self, fetch: &Fetch) -> Result<(Vec<ObjectId>, bool), EngineError> {
+    /// Where the client may be sent for whole layers, if it asks to be.
+    fn payload_uris(&self, fetch: &Fetch) -> Option<PayloadUris> {
+        let from = self
+            .options()
+            .packfile_uris()
+            .filter(|_| !fetch.packfile_uris.is_empty())?;
+        let (call, repository) = (Arc::clone(&self.call), Arc::clone(&self.repository));
+        Some(PayloadUris::new(call, repository, from, &fetch.packfile_uris))
+    }
+
+    /// The values of refs that are wanted by name.
+    fn wanted_refs(&self, names: &[Bytes]) -> Result<Vec<(Bytes, ObjectId)>, ProtocolError> {
+        let hidden = self.options().hidden(Service::UploadPack);
+        let value = |name: &Bytes| {
+            let found = shown_refs::value(self.view.state(), &hidden, name);
+            found
+                .map(|oid| (name.clone(), oid))
+                .ok_or_else(|| Fetch::unknown_ref(name))
+        };
+        names.iter().map(value).collect()
+    }
+
+    /// What both sides have, and whether that is enough for the wants.
+    async fn common(&self, fetch: &Fetch, wants: &[ObjectId]) -> Result<(Vec<ObjectId>, bool), EngineError> {
         if fetch.haves.is_empty() {
             return Ok((Vec::new(), false));
         }
-        let mut negotiation = Negotiation::new(&self.view, &fetch.pack.wants).await?;
+        let mut negotiation = Negotiation::new(&self.view, wants).await?;
         let (haves, asks_ready) = (fetch.haves.clone(), fetch.asks_ready());
         self.negotiate(haves.len(), move || {
             for have in &haves {
@@ -201,7 +270,8 @@ impl Exchange {
         let Some(request) = request else {
             return Ok(Answer::whole(CONTENT_TYPE, Bytes::new()));
         };
-        self.check_wants(&request.pack.wants, false).await?;
+        self.call.record.client(request.session_id.as_deref(), &[]);
+        self.check_wants(&request.pack.wants).await?;
         let boundary = self.boundary(&request.pack).await?;
         let mut out = Vec::with_capacity(1024);
         if let (Some(boundary), true) = (&boundary, request.asks_to_deepen()) {
@@ -233,9 +303,9 @@ impl Exchange {
         let form = PackForm {
             before,
             side_band: request.side_band,
-            refusal: FetchAnswer { sideband_all: false },
+            head: None,
         };
-        self.pack(&request.pack, common, boundary, form).await
+        self.pack(&request.pack, common, boundary, form, None).await
     }
 
     /// Where the client's history ends after this fetch; `None` if nothing was asked and nobody's history has an end.
@@ -248,7 +318,7 @@ impl Exchange {
             Deepen::Depth(depth) => upload::Deepen::Depth(*depth),
             Deepen::Relative(more) => upload::Deepen::Relative(*more),
             Deepen::Excluding { since, not } => {
-                let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
+                let hidden = self.options().hidden(Service::UploadPack);
                 let find = |name: &Bytes| {
                     shown_refs::expand(state, &hidden, name).ok_or_else(|| {
                         let name = String::from_utf8_lossy(name);
@@ -281,12 +351,11 @@ impl Exchange {
         }
     }
 
-    pub(super) async fn check_wants(&self, wants: &[ObjectId], v2: bool) -> Result<(), EngineError> {
-        let options = RepositoryOptions::of(self.view.state());
+    pub(super) async fn check_wants(&self, wants: &[ObjectId]) -> Result<(), EngineError> {
+        let (options, stateless) = (self.options(), self.call.transport == Transport::Http);
+        let policy = options.wants(self.call.version, stateless);
         let hidden = options.hidden(Service::UploadPack);
-        let visible = |name: &cuesta_git::RefName| !hidden.hides(name);
-        let policy = options.wants(v2, self.call.transport == Transport::Ssh);
-        match upload::refused_want(&self.view, wants, policy, visible).await? {
+        match upload::refused_want(&self.view, wants, policy, &hidden).await? {
             Some(want) => Err(EngineError::NotOurRef(want)),
             None => Ok(()),
         }
@@ -298,8 +367,17 @@ impl Exchange {
         common: Vec<ObjectId>,
         boundary: Option<Arc<Boundary>>,
         form: PackForm,
+        uris: Option<PayloadUris>,
     ) -> Result<Answer, Refusal> {
+        let offload = match uris {
+            Some(_) => Some(Offload {
+                reach: self.view.reach(&self.options().hidden(Service::UploadPack)).await?,
+                bytes_min: self.options().uri_bytes_min(),
+            }),
+            None => None,
+        };
         let upload = UploadRequest {
+            offload,
             wants: request.wants.clone(),
             common,
             thin: request.thin_pack,
@@ -311,11 +389,14 @@ impl Exchange {
         let (node, view) = (self.call.node.clone(), self.view.clone());
         let planning = async move {
             let permit = node.fetches.clone().acquire_owned().await.ok();
-            let plan = upload::plan(&view, &upload).await?;
-            Ok((plan, permit))
+            let (plan, uris) = plan(&view, upload, uris).await?;
+            Ok(Planned { plan, permit, uris })
         };
-        let progress = !request.no_progress;
-        let answer = PackAnswer::start(Box::pin(planning), form, progress, self.call.record.clone()).await?;
+        let manner = Manner {
+            progress: !request.no_progress,
+            keep_alive: self.options().keep_alive(Service::UploadPack),
+        };
+        let answer = PackAnswer::start(Box::pin(planning), form, manner, self.call.record.clone()).await?;
         Ok(Answer::ok(CONTENT_TYPE, Content::Stream(answer)))
     }
 
@@ -324,6 +405,32 @@ impl Exchange {
         limits.request_bytes_max = self.call.node.settings.fetch_request_bytes_max.as_usize();
         limits
     }
+}
+
+/// Plans a pack, and where what it leaves out is to be found: if the client can find it.
+async fn plan(
+    view: &View,
+    mut upload: UploadRequest,
+    uris: Option<PayloadUris>,
+) -> Result<(Plan, Vec<(String, String)>), EngineError> {
+    let plan = upload::plan(view, &upload).await?;
+    let found = match &uris {
+        Some(uris) => uris.of(&plan).await?,
+        None => Some(Vec::new()),
+    };
+    match found {
+        Some(uris) => Ok((plan, uris)),
+        None => {
+            upload.offload = None;
+            Ok((upload::plan(view, &upload).await?, Vec::new()))
+        }
+    }
+}
+
+/// Adds the values of refs wanted by name, each id once.
+fn add_wants(wants: &mut Vec<ObjectId>, refs: &[(Bytes, ObjectId)]) {
+    let mut seen: HashSet<ObjectId> = wants.iter().copied().collect();
+    wants.extend(refs.iter().map(|(_, oid)| *oid).filter(|oid| seen.insert(*oid)));
 }
 
 /// The engine's form of a filter.

@@ -1,17 +1,16 @@
 //! The `ls-refs` command over a view.
 
-use super::repository_options::RepositoryOptions;
 use super::shown_refs;
 use crate::ref_rope::{Form, RefLines, Rope};
+use cuesta_git::HiddenRefs;
 use cuesta_ledger::State;
-use cuesta_protocol::Service;
 use cuesta_protocol::pktline::FLUSH;
 use cuesta_protocol::upload::ls_refs::LsRefs;
 
 /// The whole answer; `rope` has what upload-pack shows of `state`. Cost: `HEAD`, and a search for each prefix.
-pub fn write(state: &State, rope: &Rope, request: &LsRefs) -> RefLines {
+pub fn write(state: &State, hidden: &HiddenRefs, rope: &Rope, request: &LsRefs) -> RefLines {
     let mut lines = RefLines::default();
-    lines.push(write_head(state, request));
+    lines.push(write_head(state, hidden, request));
     let form = Form::of_request(request);
     if request.prefixes().is_empty() {
         rope.append_all(form, &mut lines);
@@ -24,11 +23,10 @@ pub fn write(state: &State, rope: &Rope, request: &LsRefs) -> RefLines {
 }
 
 /// `HEAD`, if it is asked for: what it leads to, or that it leads to nothing.
-fn write_head(state: &State, request: &LsRefs) -> Vec<u8> {
+fn write_head(state: &State, hidden: &HiddenRefs, request: &LsRefs) -> Vec<u8> {
     let mut out = Vec::new();
     if request.matches(b"HEAD") {
-        let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
-        match (shown_refs::head(state, &hidden), shown_refs::unborn_head(state)) {
+        match (shown_refs::head(state, hidden), shown_refs::unborn_head(state)) {
             (Some(head), _) => request.write_ref(&mut out, &head),
             (None, Some(target)) if !hidden.hides(target) => {
                 request.write_unborn_head(&mut out, target.as_bytes());
@@ -44,7 +42,7 @@ mod tests {
     use super::*;
     use crate::service::shown_refs;
     use bytes::Buf;
-    use cuesta_format::{Cause, Edit, EditId, RefTarget, RefUpdate, SettingChange, SymrefChange};
+    use cuesta_format::{Cause, Edit, EditId, RefTarget, RefUpdate, SymrefChange};
     use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, RefName};
     use cuesta_protocol::Limits;
     use cuesta_protocol::options::UploadOptions;
@@ -55,7 +53,7 @@ mod tests {
         RefName::new(text.as_bytes()).unwrap()
     }
 
-    fn state(refs: &[&str], symrefs: &[(&str, &str)], hidden: &str) -> State {
+    fn state(refs: &[&str], symrefs: &[(&str, &str)]) -> State {
         let oid = ObjectId::from_hex(ObjectFormat::Sha1, "1".repeat(40).as_bytes()).unwrap();
         let target = |target: &str| {
             Some(RefTarget {
@@ -65,10 +63,6 @@ mod tests {
         };
         let mut state = State::default();
         let edit = Edit {
-            id: EditId(1),
-            time_ms: 0,
-            actor: String::new(),
-            cause: Cause::Import,
             object_format: Some(ObjectFormat::Sha1),
             refs: refs
                 .iter()
@@ -85,19 +79,13 @@ mod tests {
                     target: Some(name(to)),
                 })
                 .collect(),
-            added: Vec::new(),
-            removed: Vec::new(),
-            settings: vec![SettingChange {
-                name: "transfer.hiderefs".to_owned(),
-                value: Some(hidden.to_owned()),
-            }],
-            shallow: None,
+            ..Edit::new(EditId(1), 0, Cause::Import, "")
         };
         state.apply(&edit).unwrap();
         state
     }
 
-    fn ask(state: &State, arguments: &[&str]) -> String {
+    fn ask(state: &State, hidden: &str, arguments: &[&str]) -> String {
         let mut body = b"0014command=ls-refs\n0001".to_vec();
         for argument in arguments {
             body.extend(format!("{:04x}{argument}", argument.len() + 4).into_bytes());
@@ -108,9 +96,9 @@ mod tests {
         let Command::LsRefs(request) = request.unwrap().unwrap().command else {
             panic!("not ls-refs")
         };
-        let hidden = RepositoryOptions::of(state).hidden(Service::UploadPack);
+        let hidden = HiddenRefs::new(hidden.lines());
         let rope = Rope::new(ObjectFormat::Sha1, shown_refs::named(state, &hidden, b""));
-        let mut answer = write(state, &rope, &request);
+        let mut answer = write(state, &hidden, &rope, &request);
         let answer = answer.copy_to_bytes(answer.remaining());
         let answer = String::from_utf8(answer.to_vec()).unwrap();
         answer.replace(&"1".repeat(40), "1")
@@ -136,8 +124,8 @@ mod tests {
 
     #[test]
     fn head_comes_first_and_symbolic_refs_stand_in_order() {
-        let state = state(REFS, SYMREFS, "refs/pull");
-        let all = ask(&state, &["peel", "symrefs"]);
+        let state = state(REFS, SYMREFS);
+        let all = ask(&state, "refs/pull", &["peel", "symrefs"]);
         let expected = [
             "HEAD",
             "refs/heads/a",
@@ -153,30 +141,34 @@ mod tests {
             all.contains("1 refs/tags/v1 peeled:1\n") && all.ends_with("0000"),
             "{all}"
         );
-        assert!(!ask(&state, &[]).contains("symref-target"));
+        assert!(!ask(&state, "refs/pull", &[]).contains("symref-target"));
     }
 
     #[test]
     fn prefixes_choose() {
-        let state = state(REFS, SYMREFS, "");
+        let state = state(REFS, SYMREFS);
         assert_eq!(
-            names(&ask(&state, &["ref-prefix HEAD", "ref-prefix refs/tags/"])),
+            names(&ask(&state, "", &["ref-prefix HEAD", "ref-prefix refs/tags/"])),
             ["HEAD", "refs/tags/v1"]
         );
         assert_eq!(
-            names(&ask(&state, &["ref-prefix refs/heads/a", "ref-prefix refs/heads/al"])),
+            names(&ask(
+                &state,
+                "",
+                &["ref-prefix refs/heads/a", "ref-prefix refs/heads/al"]
+            )),
             ["refs/heads/a", "refs/heads/a-b", "refs/heads/alias"]
         );
-        assert!(names(&ask(&state, &["ref-prefix refs/none"])).is_empty());
+        assert!(names(&ask(&state, "", &["ref-prefix refs/none"])).is_empty());
     }
 
     #[test]
     fn an_unborn_head_is_told_of_if_asked_for() {
-        let unborn = state(&["refs/heads/a"], &[("HEAD", "refs/heads/main")], "");
-        assert!(ask(&unborn, &["symrefs", "unborn"]).contains("unborn HEAD symref-target:refs/heads/main\n"));
-        assert_eq!(names(&ask(&unborn, &["symrefs"])), ["refs/heads/a"]);
-        let hidden = state(&[], &[("HEAD", "refs/heads/main")], "refs/heads");
-        assert!(!ask(&hidden, &["symrefs", "unborn"]).contains("unborn"));
+        let unborn = state(&["refs/heads/a"], &[("HEAD", "refs/heads/main")]);
+        assert!(ask(&unborn, "", &["symrefs", "unborn"]).contains("unborn HEAD symref-target:refs/heads/main\n"));
+        assert_eq!(names(&ask(&unborn, "", &["symrefs"])), ["refs/heads/a"]);
+        let hidden = state(&[], &[("HEAD", "refs/heads/main")]);
+        assert!(!ask(&hidden, "refs/heads", &["symrefs", "unborn"]).contains("unborn"));
     }
 
     proptest! {
@@ -188,7 +180,7 @@ mod tests {
         ) {
             let refs: Vec<&str> = chosen.iter().map(String::as_str).collect();
             let Some(first) = refs.first() else { return Ok(()) };
-            let state = state(&refs, &[("HEAD", first)], "refs/a/b");
+            let state = state(&refs, &[("HEAD", first)]);
             let hidden = HiddenRefs::new(["refs/a/b"]);
             let all = shown_refs::upload_refs(&state, &hidden);
             let wanted = |shown: &[u8]| prefixes.is_empty() || prefixes.iter().any(|prefix| shown.starts_with(prefix.as_bytes()));
@@ -198,7 +190,7 @@ mod tests {
                 .collect();
             let arguments: Vec<String> = prefixes.iter().map(|prefix| format!("ref-prefix {prefix}")).collect();
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let answer = ask(&state, &arguments);
+            let answer = ask(&state, "refs/a/b", &arguments);
             prop_assert_eq!(names(&answer), expected);
         }
     }

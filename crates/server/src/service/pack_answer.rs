@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cuesta_engine::EngineError;
 use cuesta_engine::upload::{PackStream, Plan};
 use cuesta_protocol::pktline::FLUSH;
-use cuesta_protocol::sideband::{KEEP_ALIVE, SideBand};
+use cuesta_protocol::sideband::{EMPTY_TEXT, KEEP_ALIVE, SideBand};
 use cuesta_protocol::upload::answer::FetchAnswer;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -16,9 +16,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// Silence after which a keep-alive packet is sent (git: `uploadpack.keepAlive`).
-const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Packs of fewer objects give their place among the fetches back once they are planned.
 const LARGE_OBJECTS_MIN: u32 = 1000;
@@ -29,12 +26,29 @@ pub struct PackForm {
     pub before: Vec<u8>,
     /// The side-band; without one the pack is bare, and nothing can be told beside it.
     pub side_band: Option<SideBand>,
-    /// How a refusal is said as long as nothing has been sent.
-    pub refusal: FetchAnswer,
+    /// Writes what can only be written when the pack is planned: URIs, and the line before the pack.
+    pub head: Option<FetchAnswer>,
 }
 
-/// A plan, and the permit to serve it.
-pub type Planned = (Plan, Option<OwnedSemaphorePermit>);
+/// What is said beside a pack.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Whether band 2 tells of progress.
+    pub progress: bool,
+    /// Silence after which a keep-alive packet is sent, if any is.
+    pub keep_alive: Option<Duration>,
+}
+
+/// A plan, and what it takes to serve it.
+pub struct Planned {
+    /// What is sent.
+    pub plan: Plan,
+    /// The place among the fetches.
+    pub permit: Option<OwnedSemaphorePermit>,
+    /// Checksums and URIs of packs that the client fetches by itself.
+    pub uris: Vec<(String, String)>,
+}
+
 /// A plan being made.
 pub type Planning = BoxFuture<'static, Result<Planned, EngineError>>;
 
@@ -43,7 +57,8 @@ pub struct PackAnswer {
     state: State,
     queue: VecDeque<Piece>,
     side_band: Option<SideBand>,
-    progress: bool,
+    head: Option<FetchAnswer>,
+    manner: Manner,
     record: Arc<Record>,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -62,20 +77,21 @@ impl PackAnswer {
     pub async fn start(
         mut planning: Planning,
         form: PackForm,
-        progress: bool,
+        manner: Manner,
         record: Arc<Record>,
     ) -> Result<BoxStream<'static, Result<Piece, Cut>>, EngineError> {
         let mut answer = Self {
             state: State::Ended,
             queue: VecDeque::from([Piece::from(Bytes::from(form.before))]),
             side_band: form.side_band,
-            progress,
+            head: form.head,
+            manner,
             record,
             _permit: None,
         };
-        match tokio::time::timeout(SILENCE_MAX, &mut planning).await {
-            Ok(planned) => answer.planned(planned?),
-            Err(_) => answer.state = State::Planning(planning),
+        match within(manner.keep_alive, &mut planning).await {
+            Some(planned) => answer.planned(planned?),
+            None => answer.state = State::Planning(planning),
         }
         let pieces = futures::stream::unfold(answer, |mut answer| async {
             let next = answer.next().await?;
@@ -84,7 +100,14 @@ impl PackAnswer {
         Ok(pieces.boxed())
     }
 
-    fn planned(&mut self, (plan, permit): Planned) {
+    fn planned(&mut self, Planned { plan, permit, uris }: Planned) {
+        if let Some(answer) = self.head.take() {
+            let mut out = Vec::new();
+            let pairs = uris.iter().map(|(checksum, uri)| (checksum.as_str(), uri.as_str()));
+            answer.packfile_uris(&mut out, pairs);
+            answer.packfile(&mut out);
+            self.queue.push_back(Bytes::from(out).into());
+        }
         let count = plan.object_count();
         self.text(&format!("Enumerating objects: {count}, done.\n"));
         self.state = State::Sending(plan.stream());
@@ -104,16 +127,16 @@ impl PackAnswer {
                     self.state = State::Ended;
                     return Some(Err(cut));
                 }
-                State::Planning(planning) => match tokio::time::timeout(SILENCE_MAX, planning).await {
-                    Ok(Ok(planned)) => self.planned(planned),
-                    Ok(Err(error)) => self.fail(&error),
-                    Err(_) => self.keep_alive(),
+                State::Planning(planning) => match within(self.manner.keep_alive, planning).await {
+                    Some(Ok(planned)) => self.planned(planned),
+                    Some(Err(error)) => self.fail(&error),
+                    None => self.keep_alive(),
                 },
-                State::Sending(pack) => match tokio::time::timeout(SILENCE_MAX, pack.next()).await {
-                    Ok(Some(Ok(chunk))) => self.data(chunk),
-                    Ok(Some(Err(error))) => self.fail(&error),
-                    Ok(None) => self.end(),
-                    Err(_) => self.keep_alive(),
+                State::Sending(pack) => match within(self.manner.keep_alive, pack.next()).await {
+                    Some(Some(Ok(chunk))) => self.data(chunk),
+                    Some(Some(Err(error))) => self.fail(&error),
+                    Some(None) => self.end(),
+                    None => self.keep_alive(),
                 },
             }
         }
@@ -154,7 +177,7 @@ impl PackAnswer {
     }
 
     fn text(&mut self, text: &str) {
-        if let (Some(band), true) = (self.side_band, self.progress) {
+        if let (Some(band), true) = (self.side_band, self.manner.progress) {
             let mut out = Vec::new();
             band.text(&mut out, text);
             self.queue.push_back(Bytes::from(out).into());
@@ -163,7 +186,17 @@ impl PackAnswer {
 
     fn keep_alive(&mut self) {
         if self.side_band.is_some() {
-            self.queue.push_back(Bytes::from_static(KEEP_ALIVE).into());
+            // Where a section is due, an empty packet of the first band would be read as a line.
+            let packet: &[u8] = if self.head.is_some() { EMPTY_TEXT } else { KEEP_ALIVE };
+            self.queue.push_back(Bytes::from_static(packet).into());
         }
+    }
+}
+
+/// What `work` comes to; `None` if that takes longer than `silence`.
+pub(super) async fn within<T>(silence: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match silence {
+        Some(silence) => tokio::time::timeout(silence, work).await.ok(),
+        None => Some(work.await),
     }
 }

@@ -5,8 +5,9 @@
 
 use super::input::{Came, Input};
 use super::push_answer::{self, PushForm};
+use super::push_cert::{self, NonceSeed};
 use super::push_engine::{self, Texts};
-use super::repository_options::{RepositoryOptions, default_receive};
+use super::repository_options::RepositoryOptions;
 use crate::access::{Admission, Want, push_target};
 use crate::config::Visibility;
 use crate::http::answer::Answer;
@@ -16,6 +17,7 @@ use crate::http::request_body::BodyError;
 use crate::node::{MEMORY_UNIT_BYTES, Node};
 use bytes::Bytes;
 use cuesta_engine::{EngineError, PushTarget, Repository};
+use cuesta_format::{NonceStatus, PushCertificate, PushNote};
 use cuesta_git::ObjectFormat;
 use cuesta_git::fsck::WARNINGS_MAX;
 use cuesta_protocol::options::ReceiveOptions;
@@ -25,6 +27,7 @@ use cuesta_protocol::{Limits, ProtocolError, Service};
 use http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// The content type of every answer.
@@ -67,6 +70,9 @@ struct Target {
     repository: Option<Arc<Repository>>,
     format: ObjectFormat,
     options: ReceiveOptions,
+    /// What the nonces of signed pushes are made of, if those are taken.
+    nonces: Option<NonceSeed>,
+    keep_alive: Option<Duration>,
 }
 
 impl Target {
@@ -74,24 +80,56 @@ impl Target {
         match call.repository().await {
             Ok(Some(repository)) => {
                 let view = repository.known_view();
-                let options = RepositoryOptions::of(view.state());
+                let options = RepositoryOptions::of(&view);
                 if call.transport == Transport::Http && !options.serves(Service::ReceivePack) {
                     return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
                 }
-                let (format, options) = (repository.object_format(), options.receive());
-                Ok(Self {
-                    repository: Some(repository),
-                    format,
+                Ok(Self::new(
+                    Some(repository.clone()),
+                    repository.object_format(),
                     options,
-                })
+                    call,
+                ))
             }
-            Ok(None) => Ok(Self {
-                repository: None,
-                format: ObjectFormat::Sha1,
-                options: default_receive(),
-            }),
+            Ok(None) => {
+                let options = RepositoryOptions::of_new(&call.node.engine);
+                Ok(Self::new(None, ObjectFormat::Sha1, options, call))
+            }
             Err(error) => Err(Box::new(Answer::engine_error(&error, &call.record))),
         }
+    }
+
+    fn new(
+        repository: Option<Arc<Repository>>,
+        format: ObjectFormat,
+        options: RepositoryOptions<'_>,
+        call: &Call,
+    ) -> Self {
+        let named = || call.name.to_string();
+        let place = repository
+            .as_ref()
+            .map_or_else(named, |repository| repository.id().to_string());
+        let (offered, nonces) = push_cert::offer(&call.node, options, place, format, call.record.id);
+        Self {
+            repository,
+            format,
+            options: offered,
+            nonces,
+            keep_alive: options.keep_alive(Service::ReceivePack),
+        }
+    }
+
+    /// What the log keeps of a push beside what it does.
+    fn note(&self, request: &PushRequest, now: u64) -> Option<Box<PushNote>> {
+        let certificate = request.certificate.as_ref().map(|certificate| PushCertificate {
+            text: certificate.text(),
+            nonce: match &self.nonces {
+                Some(seed) => seed.check(certificate, now),
+                None => NonceStatus::Unsolicited,
+            },
+        });
+        let options = request.push_options.clone();
+        (certificate.is_some() || !options.is_empty()).then(|| Box::new(PushNote { options, certificate }))
     }
 
     /// What the engine is to push to. A repository that the push makes has no name before the push succeeds.
@@ -171,7 +209,9 @@ impl Pack {
 }
 
 async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) -> Answer {
-    let capabilities = request.capabilities.clone();
+    let (capabilities, keep_alive) = (request.capabilities.clone(), target.keep_alive);
+    call.record
+        .client(capabilities.session_id.as_deref(), &request.push_options);
     let (lines, progress) = mpsc::channel(TEXTS_MAX);
     let taken = Arc::new(AtomicBool::new(pack.body.goes_both_ways()));
     let (record, all_read) = (call.record.clone(), taken.clone());
@@ -192,6 +232,7 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) 
             capabilities,
             progress,
             taken,
+            keep_alive,
         },
         record,
     )
@@ -229,6 +270,7 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         let text = Answer::engine_text(&error, &call.record);
         push_engine::unpack_failure(request, &text)
     };
+    let names = || request.commands.iter().map(|command| &command.name);
     let len = if request.has_pack() {
         pack.body.len_hint().await
     } else {
@@ -236,15 +278,25 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     };
     let _permit = admit(&call.node, len).await;
     if target.repository.is_none() && !request.has_pack() {
-        let names = request.commands.iter().map(|command| &command.name);
-        return Report::refusal(names, "reference does not exist");
+        return Report::refusal(names(), "reference does not exist");
+    }
+    if request.has_inconsistent_options() {
+        return Report::refusal(names(), "inconsistent push options");
+    }
+    let note = target.note(request, push_cert::now(&call.node));
+    let certificate = note.as_ref().and_then(|note| note.certificate.as_ref());
+    if let Some(certificate) = certificate {
+        call.record.signed(certificate.nonce.name());
+        if matches!(certificate.nonce, NonceStatus::Bad | NonceStatus::Missing) {
+            return Report::refusal(names(), push_cert::BAD_NONCE);
+        }
     }
     let target = match target.open(call).await {
         Ok(target) => target,
         Err(error) => return refuse(error),
     };
     let _expected = call.node.unflushed.expect(target.repository().id());
-    let report = push_engine::receive(&target, request, call.identity.name(), pack, texts).await;
+    let report = push_engine::receive(&target, request, call.identity.name(), note, pack, texts).await;
     let changed = report.as_ref().is_ok_and(changes_something);
     match target.born() {
         Some(repository) if changed => call.node.unflushed.note(repository),

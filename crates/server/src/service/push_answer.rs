@@ -1,6 +1,7 @@
 //! The answer to a push: nothing until the push is done, or, where that takes long, keep-alive and progress before the
 //! report.
 
+use super::pack_answer::within;
 use super::push::CONTENT_TYPE;
 use crate::http::answer::Answer;
 use crate::http::record::Record;
@@ -15,9 +16,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Silence after which a keep-alive packet is sent (git: `receive.keepAlive`).
-const SILENCE_MAX: Duration = Duration::from_secs(5);
-
 /// What an answer is made of.
 pub(super) struct PushForm {
     /// What the client asked for.
@@ -26,16 +24,18 @@ pub(super) struct PushForm {
     pub(super) progress: mpsc::Receiver<String>,
     /// Whether the client reads: over HTTP, once its whole request has been read.
     pub(super) taken: Arc<AtomicBool>,
+    /// Silence after which a keep-alive packet is sent, if any is.
+    pub(super) keep_alive: Option<Duration>,
 }
 
 /// Waits for the push, and answers.
 pub(super) async fn send(mut work: JoinHandle<Report>, form: PushForm, record: Arc<Record>) -> Answer {
     let mut pending = Pending { form, record };
     loop {
-        match tokio::time::timeout(SILENCE_MAX, &mut work).await {
-            Ok(report) => return Answer::whole(CONTENT_TYPE, pending.finish(report.ok())),
-            Err(_) if pending.may_speak() => return Answer::ok(CONTENT_TYPE, pending.stream(work)),
-            Err(_) => {}
+        match within(pending.form.keep_alive, &mut work).await {
+            Some(report) => return Answer::whole(CONTENT_TYPE, pending.finish(report.ok())),
+            None if pending.may_speak() => return Answer::ok(CONTENT_TYPE, pending.stream(work)),
+            None => {}
         }
     }
 }
@@ -91,6 +91,8 @@ impl Pending {
 
     /// The next bytes to send, and whether others follow.
     async fn next(&mut self, work: &mut JoinHandle<Report>) -> (Piece, bool) {
+        // What streams has broken a silence already.
+        let silence = self.form.keep_alive.unwrap_or(Duration::MAX);
         tokio::select! {
             biased;
             Some(text) = self.form.progress.recv() => {
@@ -99,7 +101,7 @@ impl Pending {
                 (Bytes::from(out).into(), true)
             }
             report = &mut *work => (Bytes::from(self.finish(report.ok())).into(), false),
-            () = tokio::time::sleep(SILENCE_MAX) => (Bytes::from_static(KEEP_ALIVE).into(), true),
+            () = tokio::time::sleep(silence) => (Bytes::from_static(KEEP_ALIVE).into(), true),
         }
     }
 }

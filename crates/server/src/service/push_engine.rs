@@ -6,6 +6,7 @@ use crate::http::request_body::BodyError;
 use bytes::Bytes;
 use cuesta_engine::receive::{ReceiveReport, ReceiveRequest, Receiver, RefCommand};
 use cuesta_engine::{EngineError, PushTarget};
+use cuesta_format::PushNote;
 use cuesta_protocol::receive::{PushRequest, RefReport, RefStatus, Report};
 use tokio::sync::mpsc;
 
@@ -24,6 +25,7 @@ pub(super) async fn receive(
     target: &PushTarget,
     request: &PushRequest,
     actor: &str,
+    note: Option<Box<PushNote>>,
     pack: &mut Pack,
     texts: &Texts,
 ) -> Result<Report, EngineError> {
@@ -40,6 +42,7 @@ pub(super) async fn receive(
     let mut asked = ReceiveRequest::new(request.commands.iter().map(command).collect(), actor);
     asked.atomic = request.capabilities.atomic;
     asked.shallow.clone_from(&request.shallow);
+    asked.note = note;
     let report = receiver.finish(asked).await?;
     for warning in &report.warnings {
         texts.tell(format!("warning: {warning}\n"));

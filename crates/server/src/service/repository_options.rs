@@ -1,24 +1,56 @@
 //! A repository's settings (under git's own names) as what its services offer.
 
+use crate::http::record::RequestId;
 use cuesta_engine::upload::WantPolicy;
+use cuesta_engine::{Settings, View};
 use cuesta_git::HiddenRefs;
-use cuesta_ledger::State;
-use cuesta_protocol::Service;
 use cuesta_protocol::archive::ArchiveName;
 use cuesta_protocol::filter::FilterPolicy;
 use cuesta_protocol::options::{self, ReceiveOptions, Unborn, UploadOptions};
+use cuesta_protocol::{Service, Version};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What we call ourselves on the wire.
 const AGENT: &str = concat!("cuesta/", env!("CARGO_PKG_VERSION"));
+/// Silence after which a keep-alive packet is sent, in seconds, as git has it.
+const KEEP_ALIVE_SECONDS: i64 = 5;
+
+/// Packs of fewer bytes are sent rather than given by URI.
+const URI_BYTES_MIN: u64 = 1 << 20;
+
+/// Where clients fetch layers that they are given by URI (`cuesta.packfileUris`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackfileUris {
+    /// From this server (`server`).
+    Server,
+    /// From the bucket where it signs URLs of its own, else from this server (`true`).
+    Bucket,
+}
 
 /// The settings of one repository, as of one view.
-pub struct RepositoryOptions<'a>(&'a State);
+#[derive(Clone, Copy, Debug)]
+pub struct RepositoryOptions<'a>(Settings<'a>);
 
 impl<'a> RepositoryOptions<'a> {
-    /// The settings in `state`.
-    pub fn of(state: &'a State) -> Self {
-        Self(state)
+    /// The settings in `view`.
+    pub fn of(view: &'a View) -> Self {
+        Self(view.settings())
+    }
+
+    /// Settings as an answer of services.
+    pub fn new(settings: Settings<'a>) -> Self {
+        Self(settings)
+    }
+
+    /// Those of a repository that is to be made.
+    pub fn of_new(engine: &'a cuesta_engine::Engine) -> Self {
+        Self(engine.settings())
+    }
+
+    /// The settings themselves.
+    pub fn settings(&self) -> Settings<'a> {
+        self.0
     }
 
     /// Whether the service is served at all over HTTP (`http.uploadpack`, `http.receivepack`).
@@ -27,29 +59,29 @@ impl<'a> RepositoryOptions<'a> {
             Service::UploadPack => "http.uploadpack",
             Service::ReceivePack => "http.receivepack",
         };
-        self.flag(name, true)
+        self.0.flag(name, true)
     }
 
     /// Whether files are served to dumb clients (`http.getanyfile`).
     pub fn serves_files(&self) -> bool {
-        self.flag("http.getanyfile", true)
+        self.0.flag("http.getanyfile", true)
     }
 
     /// Whether archives are made over HTTP (`http.uploadarchive`): if nothing is said, as in git, for known users only.
     pub fn serves_archives(&self, authenticated: bool) -> bool {
-        self.flag("http.uploadarchive", authenticated)
+        self.0.flag("http.uploadarchive", authenticated)
     }
 
     /// Whether an archive may be asked for by an id that no ref names (`uploadarchive.allowUnreachable`).
     pub fn archives_unreachable(&self) -> bool {
-        self.flag("uploadarchive.allowunreachable", false)
+        self.0.flag("uploadarchive.allowunreachable", false)
     }
 
     /// The formats of archives (`tar.tgz.remote`, `tar.tar.gz.remote`).
     pub fn archive_formats(&self) -> Vec<ArchiveName> {
         let allowed = |name: &ArchiveName| match name {
-            ArchiveName::Tgz => self.flag("tar.tgz.remote", true),
-            ArchiveName::TarGz => self.flag("tar.tar.gz.remote", true),
+            ArchiveName::Tgz => self.0.flag("tar.tgz.remote", true),
+            ArchiveName::TarGz => self.0.flag("tar.tar.gz.remote", true),
             ArchiveName::Tar | ArchiveName::Zip => true,
         };
         ArchiveName::ALL.into_iter().filter(allowed).collect()
@@ -59,7 +91,7 @@ impl<'a> RepositoryOptions<'a> {
     pub fn tar_umask(&self) -> u32 {
         const GIT: u32 = 0o002;
         const USUAL: u32 = 0o022;
-        match self.text("tar.umask") {
+        match self.0.get("tar.umask") {
             None => GIT,
             Some("user") => USUAL,
             Some(text) => {
@@ -72,16 +104,23 @@ impl<'a> RepositoryOptions<'a> {
         }
     }
 
-    /// What upload-pack offers.
-    pub fn upload(&self) -> UploadOptions {
-        let mut offered = default_upload();
-        if self.0.settings().is_empty() {
+    /// What upload-pack offers, in the session of one request.
+    pub fn upload(&self, session: RequestId) -> UploadOptions {
+        let mut offered = UploadOptions::new(AGENT);
+        if self.0.is_empty() {
             return offered;
         }
+        offered.session_id = self.session_id(session);
         offered.wants = self.advertised_wants();
-        offered.sideband_all = self.flag("uploadpack.allowsidebandall", false);
-        offered.filters = self.flag("uploadpack.allowfilter", false).then(|| self.filters());
-        offered.unborn = match self.text("lsrefs.unborn") {
+        offered.ref_in_want = self.0.flag("uploadpack.allowrefinwant", false);
+        offered.sideband_all = self.0.flag("uploadpack.allowsidebandall", false);
+        // Git's client takes URIs over the side-band only.
+        offered.packfile_uris = self.packfile_uris().is_some();
+        offered.sideband_all |= offered.packfile_uris;
+        offered.bundle_uri = self.0.flag("uploadpack.advertisebundleuris", false);
+        offered.object_info = self.0.flag("transfer.advertiseobjectinfo", false);
+        offered.filters = self.0.flag("uploadpack.allowfilter", false).then(|| self.filters());
+        offered.unborn = match self.0.get("lsrefs.unborn") {
             Some("ignore") => Unborn::Ignore,
             Some("allow") => Unborn::Allow,
             _ => Unborn::Advertise,
@@ -89,12 +128,18 @@ impl<'a> RepositoryOptions<'a> {
         offered
     }
 
-    /// What receive-pack offers.
-    pub fn receive(&self) -> ReceiveOptions {
-        let mut offered = default_receive();
-        offered.atomic = self.flag("receive.advertiseatomic", true);
-        offered.push_options = self.flag("receive.advertisepushoptions", false);
+    /// What receive-pack offers, in the session of one request.
+    pub fn receive(&self, session: RequestId) -> ReceiveOptions {
+        let mut offered = ReceiveOptions::new(AGENT);
+        offered.session_id = self.session_id(session);
+        offered.atomic = self.0.flag("receive.advertiseatomic", true);
+        offered.push_options = self.0.flag("receive.advertisepushoptions", false);
+        offered.ofs_delta = self.0.flag("repack.usedeltabaseoffset", true);
         offered
+    }
+
+    fn session_id(&self, session: RequestId) -> Option<String> {
+        self.0.flag("transfer.advertisesid", false).then(|| session.to_string())
     }
 
     /// The refs that the service neither shows nor lets be changed.
@@ -103,39 +148,75 @@ impl<'a> RepositoryOptions<'a> {
             Service::UploadPack => "uploadpack.hiderefs",
             Service::ReceivePack => "receive.hiderefs",
         };
-        let patterns = ["transfer.hiderefs", own]
-            .into_iter()
-            .filter_map(|name| self.text(name));
-        HiddenRefs::new(patterns.flat_map(str::lines).filter(|pattern| !pattern.is_empty()))
+        HiddenRefs::new(
+            ["transfer.hiderefs", own]
+                .into_iter()
+                .flat_map(|name| self.0.lines(name)),
+        )
     }
 
-    /// Which objects may be wanted. Over v0 a stateless client may lag behind by a moment, so that what visible refs
-    /// reach is let through even without a setting (PROTOCOL rule 59); git's v2 serves whatever the repository has. In a
-    /// conversation (`stateful`) nothing moves between what is shown and what is wanted.
-    pub fn wants(&self, v2: bool, stateful: bool) -> WantPolicy {
-        let any = v2 || self.flag("uploadpack.allowanysha1inwant", false);
-        let reachable = !stateful || self.flag("uploadpack.allowreachablesha1inwant", false);
-        let tips = self.flag("uploadpack.allowtipsha1inwant", false);
-        match (any, reachable, tips) {
-            (true, _, _) => WantPolicy::Any,
-            (false, true, _) => WantPolicy::Reachable,
-            (false, false, true) => WantPolicy::AnyTips,
-            (false, false, false) => WantPolicy::Tips,
+    /// The silence after which the service says that it is still there (`uploadpack.keepAlive`, `receive.keepAlive`);
+    /// `None` if it never does.
+    pub fn keep_alive(&self, service: Service) -> Option<Duration> {
+        let name = match service {
+            Service::UploadPack => "uploadpack.keepalive",
+            Service::ReceivePack => "receive.keepalive",
+        };
+        let seconds = self.0.get(name).and_then(|text| text.trim().parse::<i64>().ok());
+        let seconds = seconds.unwrap_or(KEEP_ALIVE_SECONDS);
+        u64::try_from(seconds)
+            .ok()
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs)
+    }
+
+    /// Which objects may be wanted.
+    ///
+    /// A client that comes back with each request (HTTP, or v2 anywhere) may choose by refs that have moved since, so that
+    /// what shown refs reach is let through even without a setting (PROTOCOL, rule 59). Stock git's v2 serves any object
+    /// that it has, hidden or unreachable; here the settings that bind its v0 bind v2, too.
+    pub fn wants(&self, version: Version, stateless: bool) -> WantPolicy {
+        let comes_back = stateless || version == Version::V2;
+        match self.advertised_wants() {
+            options::WantPolicy::Any => WantPolicy::Any,
+            options::WantPolicy::Reachable | options::WantPolicy::TipsAndReachable => WantPolicy::ReachableFromAny,
+            options::WantPolicy::Tips if comes_back => WantPolicy::ReachableFromAny,
+            options::WantPolicy::Tips => WantPolicy::AnyTips,
+            options::WantPolicy::Advertised if comes_back => WantPolicy::Reachable,
+            options::WantPolicy::Advertised => WantPolicy::Tips,
         }
+    }
+
+    /// Whether and whence clients may fetch whole layers by URI.
+    pub fn packfile_uris(&self) -> Option<PackfileUris> {
+        const NAME: &str = "cuesta.packfileuris";
+        match self.0.get(NAME) {
+            Some("server") => Some(PackfileUris::Server),
+            _ => self.0.flag(NAME, false).then_some(PackfileUris::Bucket),
+        }
+    }
+
+    /// Packs of fewer bytes are not given by URI (`cuesta.uriBytesMin`).
+    pub fn uri_bytes_min(&self) -> u64 {
+        let given = self.0.get("cuesta.uribytesmin");
+        given
+            .and_then(|bytes| bytes.trim().parse().ok())
+            .unwrap_or(URI_BYTES_MIN)
     }
 
     /// The kinds of filters that are taken (`uploadpackfilter.*`).
     fn filters(&self) -> FilterPolicy {
+        const DEPTH_MAX: &str = "uploadpackfilter.tree.maxdepth";
         let mut policy = FilterPolicy {
-            allow: self.flag("uploadpackfilter.allow", true),
+            allow: self.0.flag("uploadpackfilter.allow", true),
             kinds: BTreeMap::new(),
-            tree_depth_max: self
-                .text("uploadpackfilter.tree.maxdepth")
-                .and_then(|max| max.parse().ok()),
+            tree_depth_max: self.0.get(DEPTH_MAX).and_then(|max| max.trim().parse().ok()),
         };
         for kind in ["blob:none", "blob:limit", "tree", "object:type", "combine"] {
+            // As in git, a depth is leave enough.
+            let default = policy.allow || kind == "tree" && self.0.get(DEPTH_MAX).is_some();
             let name = format!("uploadpackfilter.{kind}.allow");
-            policy.kinds.insert(kind.to_owned(), self.flag(&name, policy.allow));
+            policy.kinds.insert(kind.to_owned(), self.0.flag(&name, default));
         }
         // Not built yet.
         policy.kinds.insert("sparse:oid".to_owned(), false);
@@ -143,7 +224,7 @@ impl<'a> RepositoryOptions<'a> {
     }
 
     fn advertised_wants(&self) -> options::WantPolicy {
-        let set = |name| self.flag(name, false);
+        let set = |name| self.0.flag(name, false);
         let tips = set("uploadpack.allowtipsha1inwant");
         let reachable = set("uploadpack.allowreachablesha1inwant");
         match (set("uploadpack.allowanysha1inwant"), tips, reachable) {
@@ -153,32 +234,5 @@ impl<'a> RepositoryOptions<'a> {
             (false, false, true) => options::WantPolicy::Reachable,
             (false, false, false) => options::WantPolicy::Advertised,
         }
-    }
-
-    fn text(&self, name: &str) -> Option<&'a str> {
-        self.0.settings().get(name).map(String::as_str)
-    }
-
-    /// As `git config --bool` reads it; what it cannot read is the default.
-    fn flag(&self, name: &str, default: bool) -> bool {
-        self.text(name).and_then(parse_bool).unwrap_or(default)
-    }
-}
-
-/// What upload-pack offers without any settings, as git does.
-pub fn default_upload() -> UploadOptions {
-    UploadOptions::new(AGENT)
-}
-
-/// What receive-pack offers without any settings, as git does.
-pub fn default_receive() -> ReceiveOptions {
-    ReceiveOptions::new(AGENT)
-}
-
-fn parse_bool(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "1" => Some(true),
-        "false" | "no" | "off" | "0" | "" => Some(false),
-        _ => None,
     }
 }

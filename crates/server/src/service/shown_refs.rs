@@ -55,11 +55,14 @@ fn candidates<'a>(state: &'a State, hidden: &'a HiddenRefs, name: &'a [u8]) -> i
     let full = RULES
         .into_iter()
         .map(move |(before, after)| [before, name, after].concat());
-    let full = full.filter_map(|name| RefName::new(&name).ok());
-    full.filter_map(move |name| {
-        let (end, target) = state.resolve(&name)?;
-        (!hidden.hides(&name) && !hidden.hides(end)).then_some(target.oid)
-    })
+    full.filter_map(move |name| value(state, hidden, &name))
+}
+
+/// The value of the ref of that full name, symbolic or not; `None` if it has none or is hidden.
+pub fn value(state: &State, hidden: &HiddenRefs, name: &[u8]) -> Option<ObjectId> {
+    let name = RefName::new(name).ok()?;
+    let (end, target) = state.resolve(&name)?;
+    (!hidden.hides(&name) && !hidden.hides(end)).then_some(target.oid)
 }
 
 const HEAD: &[u8] = b"HEAD";

@@ -100,7 +100,8 @@ impl StatefulFetch {
 
     /// The wants are in: the boundary is told if it was asked for.
     async fn begin(&mut self, request: Box<v0::Request>) -> Result<Step, Refusal> {
-        self.exchange.check_wants(&request.pack.wants, false).await?;
+        self.exchange.call().record.client(request.session_id.as_deref(), &[]);
+        self.exchange.check_wants(&request.pack.wants).await?;
         let boundary = self.exchange.boundary(&request.pack).await?;
         let mut out = Vec::new();
         if let (Some(boundary), true) = (&boundary, request.asks_to_deepen()) {

@@ -6,7 +6,7 @@
 use super::output::{Exit, Gone, Output};
 use crate::access::{Access, Admission, Identity, Want};
 use crate::http::answer::Answer;
-use crate::http::front::{Call, Transport};
+use crate::http::front::{self, Call, Transport};
 use crate::http::record::{Record, RequestId};
 use crate::http::response_body::{Content, ResponseBody};
 use crate::metrics::Endpoint;
@@ -236,6 +236,7 @@ impl Talk<'_> {
             identity: self.identity.clone(),
             version: self.version,
             transport: Transport::Ssh,
+            origin: front::public_origin(&self.node.settings),
             record: Arc::new(record),
         })
     }

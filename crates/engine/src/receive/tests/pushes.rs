@@ -5,6 +5,7 @@ use super::repo::Repo;
 use crate::receive::{ReceiveReport, ReceiveRequest, RefCommand};
 use crate::{Engine, EngineOptions, EngineParts, Repository, RepositoryName};
 use bytes::Bytes;
+use cuesta_format::{Entry, NonceStatus, PushCertificate, PushNote};
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use cuesta_ledger::MemoryStore;
 use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
@@ -518,4 +519,30 @@ async fn a_pack_tells_where_it_ends() {
     let mut receiver = server.repository.receiver().await.unwrap();
     receiver.feed(Bytes::from_static(b"no pack at all")).await;
     assert!(receiver.is_pack_whole().await);
+}
+
+#[tokio::test]
+async fn what_a_push_says_beside_its_commands_is_in_the_log() {
+    let (repo, server) = (Repo::new(), Server::new(|_| ()).await);
+    let c = random_history(&repo, 1, &mut fastrand::Rng::with_seed(1));
+    let note = PushNote {
+        options: vec![Bytes::from_static(b"ci.skip; \n\xff")],
+        certificate: Some(PushCertificate {
+            text: Bytes::from_static(b"certificate version 0.1"),
+            nonce: NonceStatus::Slop,
+        }),
+    };
+    let note = Some(Box::new(note));
+    let pack = repo.pack(&[c[0].to_string()], &[]);
+    let commands = [("refs/heads/main", NULL, c[0]), ("refs/heads/x..y", NULL, c[0])];
+    let report = server
+        .push_with(&commands, Some(pack), |request| request.note = note.clone())
+        .await;
+    let (log, number) = (server.repository.id(), report.number.unwrap());
+    let entries = (server.parts)().log_store.read(log, number, 1 << 20).await.unwrap();
+    let entry = Entry::decode(&entries[0].1).unwrap();
+    assert_eq!(
+        entry.edits.iter().map(|edit| edit.note.clone()).collect::<Vec<_>>(),
+        [note]
+    );
 }

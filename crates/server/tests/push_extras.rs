@@ -1,0 +1,263 @@
+//! Push options, signed pushes and symbolic refs, by stock git and by hand, beside stock git's receive-pack.
+
+#![allow(clippy::unwrap_used)] // What fails here fails the test.
+
+mod support;
+
+use std::process::Command;
+use support::pair::Pair;
+
+/// A push of a new branch at `main`, by hand: nothing needs to be sent.
+fn branch(pair: &Pair, name: &str, capabilities: &str) -> Vec<u8> {
+    packet(&format!(
+        "{} {} {name}\0{capabilities}",
+        "0".repeat(40),
+        pair.oid("main")
+    ))
+}
+
+fn packet(line: &str) -> Vec<u8> {
+    format!("{:04x}{line}", line.len() + 4).into_bytes()
+}
+
+fn empty_pack() -> Vec<u8> {
+    let mut pack = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
+    pack.extend([0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10]);
+    pack.extend([0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e, 0xd3, 0x1e]);
+    pack
+}
+
+#[test]
+fn push_options_are_taken_and_logged_as_one_value() {
+    let mut pair = Pair::new();
+    let push = |option: &str| {
+        let arguments = ["push", "-q", "-o", option, &pair.url(), "main:refs/heads/options"];
+        pair.work.try_git_in(&pair.source, &arguments)
+    };
+    let refused = push("a");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not support push options"));
+    pair.config("receive.advertisePushOptions", "true");
+    assert!(push("ci.skip=\"; status=500 \u{1b}[0m").status.success());
+    // With a deletion alone there are options, too, and no pack.
+    let main = pair.oid("main");
+    let delete = format!(
+        "{main} {} refs/heads/options\0report-status push-options",
+        "0".repeat(40)
+    );
+    let request = [packet(&delete), b"0000".to_vec(), packet("last\n"), b"0000".to_vec()].concat();
+    let answer = pair.server.request(
+        "POST",
+        "/a/b/git-receive-pack",
+        &[("Content-Type", "application/x-git-receive-pack-request")],
+        &request,
+    );
+    assert_eq!(answer.text(), "000eunpack ok\n001aok refs/heads/options\n0000");
+    pair.server.stop();
+    let log = pair.server.log();
+    assert!(!log.contains('\u{1b}'));
+    let logged = |part: &str| log.lines().any(|line| line.contains("options") && line.contains(part));
+    assert!(logged("ci.skip") && logged("x1b[0m") && logged("last"), "{log}");
+}
+
+#[test]
+fn too_many_options_are_refused_before_the_pack_is_looked_at() {
+    let pair = Pair::new();
+    pair.config("receive.advertisePushOptions", "true");
+    let push = |option_len: usize, count: usize| {
+        let option = packet(&"x".repeat(option_len)).repeat(count);
+        let commands = branch(
+            &pair,
+            &format!("refs/heads/o{option_len}-{count}"),
+            "report-status push-options",
+        );
+        let request = [commands, b"0000".to_vec(), option, b"0000".to_vec(), empty_pack()].concat();
+        let kind = ("Content-Type", "application/x-git-receive-pack-request");
+        pair.server
+            .request("POST", "/a/b/git-receive-pack", &[kind], &request)
+            .text()
+    };
+    for (len, count, taken) in [
+        (64 << 10 >> 1, 8, true),
+        (64 << 10 >> 1, 9, false),
+        (1, 1024, true),
+        (1, 1025, false),
+    ] {
+        let answer = push(len, count);
+        assert_eq!(answer.contains("unpack ok"), taken, "{len} x {count}: {answer}");
+        assert_eq!(answer.contains("ERR too many"), !taken, "{len} x {count}: {answer}");
+    }
+}
+
+#[test]
+fn symbolic_refs_are_pushed_to_as_to_stock_git() {
+    let pair = Pair::new();
+    pair.work
+        .git_in(&pair.stock, &["symbolic-ref", "HEAD", "refs/heads/main"]);
+    let old = pair.oid("main");
+    let new = pair.work.commit(&pair.source, "fourth", "four\n");
+    let kinds = "report-status-v2 object-format=sha1";
+    // HEAD is the symbolic ref that both sides have.
+    let pack = {
+        pair.push(&["main:refs/heads/there"]);
+        empty_pack()
+    };
+    let request = |commands: &[String]| {
+        let lines = commands.iter().enumerate().map(|(at, line)| match at {
+            0 => packet(&format!("{line}\0{kinds}")),
+            _ => packet(line),
+        });
+        [lines.collect::<Vec<_>>().concat(), b"0000".to_vec(), pack.clone()].concat()
+    };
+    for commands in [
+        vec![format!("{old} {new} HEAD")],
+        vec![
+            format!("{old} {new} refs/heads/main"),
+            format!("{} {new} refs/heads/x", "0".repeat(40)),
+        ],
+    ] {
+        pair.ask("receive-pack", "", &request(&commands)).same();
+    }
+}
+
+/// Signs with a key of its own, as a user would have it set up.
+fn signing(pair: &Pair) {
+    let key = pair.work.path("key");
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(&key)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    pair.git(&["config", "gpg.format", "ssh"]);
+    pair.git(&["config", "user.signingkey", key.to_str().unwrap()]);
+}
+
+fn signed_push(pair: &Pair, to: &str, more: &[&str]) -> (bool, String) {
+    let url = pair.url();
+    let to = format!("main:{to}");
+    let arguments = [&["push", "--signed"], more, &[&url, &to]].concat();
+    let output = pair.work.try_git_in(&pair.source, &arguments);
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+#[test]
+fn signed_pushes_are_taken_with_a_nonce_of_ours() {
+    let mut pair = Pair::new();
+    signing(&pair);
+    let (taken, said) = signed_push(&pair, "refs/heads/signed", &[]);
+    assert!(!taken && said.contains("does not support --signed"), "{said}");
+    pair.config("receive.certNonceSeed", "sekrit");
+    pair.config("receive.certNonceSlop", "3600");
+    pair.config("receive.advertisePushOptions", "true");
+    let (taken, said) = signed_push(&pair, "refs/heads/signed", &["-o", "one", "-o", "two"]);
+    assert!(taken, "{said}");
+    assert_eq!(listed(&pair, "refs/heads/signed"), pair.oid("main"));
+    // A repository that the push makes.
+    let elsewhere = pair.server.url("a/new");
+    let server = support::Server::start_with(&["--set", "git=receive.certNonceSeed=x\nreceive.certNonceSlop=60"]);
+    let made = server.url("a/made");
+    let output = pair
+        .work
+        .try_git_in(&pair.source, &["push", "-q", "--signed", &made, "main"]);
+    assert!(
+        output.status.success(),
+        "{elsewhere}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    pair.server.stop();
+    let log = pair.server.log();
+    assert!(
+        log.lines()
+            .any(|line| line.contains("certificate") && line.contains("OK")),
+        "{log}"
+    );
+}
+
+/// The value of a ref as clients see it.
+fn listed(pair: &Pair, name: &str) -> String {
+    let line = pair.git(&["ls-remote", &pair.url(), name]);
+    line.split('\t').next().unwrap().to_owned()
+}
+
+/// A signed push as it goes over the wire, for a nonce.
+fn certified(pair: &Pair, name: &str, nonce: Option<&str>, options: [&[&str]; 2]) -> Vec<u8> {
+    let mut text = "certificate version 0.1\npusher key 1700000000 +0000\npushee x\n".to_owned();
+    text += &nonce.map(|nonce| format!("nonce {nonce}\n")).unwrap_or_default();
+    options[0]
+        .iter()
+        .for_each(|option| text += &format!("push-option {option}\n"));
+    text += &format!("\n{} {} {name}\n", "0".repeat(40), pair.oid("main"));
+    text += "-----BEGIN SSH SIGNATURE-----\nnone\n-----END SSH SIGNATURE-----\n";
+    let mut request = packet("push-cert\0report-status push-options object-format=sha1\n");
+    text.split_inclusive('\n').for_each(|line| request.extend(packet(line)));
+    request.extend(packet("push-cert-end\n"));
+    request.extend(b"0000");
+    options[1].iter().for_each(|option| request.extend(packet(option)));
+    request.extend(b"0000");
+    request.extend(empty_pack());
+    request
+}
+
+#[test]
+fn certificates_must_agree_with_the_push_and_be_for_this_server() {
+    let pair = Pair::new();
+    pair.config("receive.certNonceSeed", "sekrit");
+    pair.config("receive.advertisePushOptions", "true");
+    pair.config("receive.certNonceSlop", "3600");
+    let kind = ("Content-Type", "application/x-git-receive-pack-request");
+    let offer = |path: &str| {
+        let answer = pair
+            .server
+            .get("GET", &format!("/{path}/info/refs?service=git-receive-pack"), &[]);
+        let text = answer.text();
+        text.split_once("push-cert=")
+            .map(|(_, rest)| rest.split(' ').next().unwrap().to_owned())
+    };
+    pair.work
+        .git_in(&pair.source, &["push", "-q", &pair.server.url("a/other"), "main"]);
+    pair.server
+        .cuesta(&["repo", "config", "a/other", "receive.certNonceSeed", "sekrit"]);
+    let (ours, other) = (offer("a/b").unwrap(), offer("a/other").unwrap());
+    let push = |name: &str, nonce: Option<&str>, options| {
+        let request = certified(&pair, name, nonce, options);
+        pair.server
+            .request("POST", "/a/b/git-receive-pack", &[kind], &request)
+            .text()
+    };
+    let refused = "push certificate has no nonce of this server";
+    assert!(push("refs/heads/ok", Some(&ours), [&["x"], &["x"]]).contains("ok refs/heads/ok"));
+    assert!(
+        push("refs/heads/a", Some(&other), [&[], &[]]).contains(refused),
+        "another repository's"
+    );
+    assert!(push("refs/heads/a", None, [&[], &[]]).contains(refused), "none");
+    assert!(
+        push("refs/heads/a", Some("1700000000-00"), [&[], &[]]).contains(refused),
+        "forged"
+    );
+    let options: [[&[&str]; 2]; 4] = [
+        [&["x"], &[]],
+        [&[], &["x"]],
+        [&["x"], &["y"]],
+        [&["x", "y"], &["y", "x"]],
+    ];
+    for options in options {
+        let request = certified(&pair, "refs/heads/a", Some(&ours), options);
+        let answers = pair.ask("receive-pack", "", &request);
+        assert!(answers.same().contains("ng refs/heads/a inconsistent push options"));
+    }
+    assert!(!pair.git(&["ls-remote", &pair.url()]).contains("refs/heads/a"));
+    let unasked = certified(&pair, "refs/heads/a", Some(&ours), [&[], &[]]);
+    pair.config("receive.certNonceSeed", "");
+    let answer = pair
+        .server
+        .request("POST", "/a/b/git-receive-pack", &[kind], &unasked)
+        .text();
+    assert!(
+        answer.contains("ERR push certificates are not accepted here"),
+        "{answer}"
+    );
+}
