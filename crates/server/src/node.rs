@@ -5,6 +5,7 @@ use crate::config::Settings;
 use crate::metered_log::LogCounters;
 use crate::metrics::{Metrics, Page, resident_bytes};
 use crate::ref_rope::RopeCache;
+use crate::service::PushMemory;
 use crate::service::dumb::DumbMemory;
 use crate::storage::{self, Lent};
 use crate::unflushed::Unflushed;
@@ -14,9 +15,6 @@ use cuesta_store::{BlockCache, Clock, Entropy, Operation, Tally, Workers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
-
-/// A unit of memory in admission: what `push_memory` counts.
-pub const MEMORY_UNIT_BYTES: u64 = 1 << 10;
 
 /// One figure of a tally.
 type OneFigure = fn(&Tally) -> u64;
@@ -39,8 +37,8 @@ pub struct Node {
     pub workers: Workers,
     /// Packs, archives and files of dumb clients that may be sent at once.
     pub fetches: Arc<Semaphore>,
-    /// Memory that pushes may take, in units of [`MEMORY_UNIT_BYTES`].
-    pub push_memory: Arc<Semaphore>,
+    /// Memory that pushes may take.
+    pub push_memory: PushMemory,
     /// Refs as the wire shows them.
     pub ref_ropes: RopeCache,
     /// What is remembered for dumb clients.
@@ -58,10 +56,6 @@ pub struct Node {
 impl Node {
     /// A node over opened storage.
     pub fn new(settings: Settings, storage: storage::Opened) -> Arc<Self> {
-        let units = settings.push_memory_bytes_max.0 / MEMORY_UNIT_BYTES;
-        let units = usize::try_from(units)
-            .unwrap_or(usize::MAX)
-            .clamp(1, Semaphore::MAX_PERMITS);
         let uris = UriSigner::new(uri_key(&settings, &storage.entropy), settings.uri_seconds);
         Arc::new(Self {
             gate: Gate::new(&settings, storage.engine.clone(), storage.clock.clone()),
@@ -72,7 +66,7 @@ impl Node {
             entropy: storage.entropy,
             workers: storage.workers,
             fetches: Arc::new(Semaphore::new(settings.fetches_max)),
-            push_memory: Arc::new(Semaphore::new(units)),
+            push_memory: PushMemory::new(settings.push_memory_bytes_max.0),
             ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0, Arc::new(settings.git.0.clone())),
             dumb: DumbMemory::default(),
             unflushed: storage.unflushed,

@@ -1,5 +1,6 @@
 //! The services of a repository: here the wire's requests become the engine's calls, and its answers bytes.
 
+mod admission;
 pub mod advertise;
 pub mod archive;
 pub mod dumb;
@@ -18,3 +19,5 @@ mod push_engine;
 pub mod repository_options;
 pub mod shown_refs;
 pub mod stateful_fetch;
+
+pub use admission::PushMemory;

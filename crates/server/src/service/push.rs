@@ -14,7 +14,6 @@ use crate::http::answer::Answer;
 use crate::http::front::{Call, Transport, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::BodyError;
-use crate::node::{MEMORY_UNIT_BYTES, Node};
 use bytes::Bytes;
 use cuesta_engine::{EngineError, PushTarget, Repository};
 use cuesta_format::{NonceStatus, PushCertificate, PushNote};
@@ -25,20 +24,18 @@ use cuesta_protocol::pktline::Decoder;
 use cuesta_protocol::receive::{Event, PushRequest, Report, RequestParser};
 use cuesta_protocol::{Limits, ProtocolError, Service};
 use http::StatusCode;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 /// The content type of every answer.
 pub(super) const CONTENT_TYPE: &str = "application/x-git-receive-pack-result";
 /// What is read and forgotten of a refused push's pack, so that the client gets to read the refusal.
 const DRAIN_BYTES_MAX: u64 = 16 << 30;
-/// Memory of a push that does not say how long it is, or is long: what the engine holds before it spills.
-const LARGE_PUSH_BYTES: u64 = 48 << 20;
-/// A push of known length takes that many times its length, and at least a little.
-const SMALL_PUSH_FACTOR: u64 = 8;
-const SMALL_PUSH_BYTES_MIN: u64 = 64 << 10;
+/// A pack up to this length is read before there is memory for it: a sender that is slow holds up nobody.
+const SHORT_PACK_LEN_MAX: u64 = 64 << 10;
 /// Lines for the user that may wait to be sent; more are dropped. All that fsck may say of a push fit, and a few more.
 const TEXTS_MAX: usize = WARNINGS_MAX + 64;
 
@@ -52,7 +49,7 @@ pub async fn answer(call: Call, mut body: Input) -> Answer {
     let opening = read_commands(&mut parser, &mut body).await;
     match opening {
         Ok(Opening::Probe) => Answer::whole(CONTENT_TYPE, Bytes::new()),
-        Ok(Opening::Push { request, rest }) => push(call, target, *request, Pack { rest, body }).await,
+        Ok(Opening::Push { request, rest }) => push(call, target, *request, Pack::new(rest, body)).await,
         Err(OpeningError::Body(error)) => body_error(&error, &call.record),
         Err(OpeningError::Protocol(error)) => {
             call.record.failed(&error.to_string());
@@ -188,17 +185,53 @@ async fn read_commands(parser: &mut RequestParser, body: &mut Input) -> Result<O
 
 /// The bytes of a pack: what came with the commands, then the rest of the body.
 pub(super) struct Pack {
-    rest: Bytes,
+    ahead: VecDeque<Bytes>,
+    /// How reading ahead ended, if it did; told after what was read.
+    ended: Option<Result<(), BodyError>>,
     body: Input,
 }
 
 impl Pack {
+    fn new(rest: Bytes, body: Input) -> Self {
+        let came = Some(rest).filter(|rest| !rest.is_empty());
+        Self {
+            ahead: came.into_iter().collect(),
+            ended: None,
+            body,
+        }
+    }
+
+    /// Waits for the first bytes, and for all of a short pack, so that what is held for a push is not held for a client that
+    /// is silent. Gives the length, if it is known.
+    async fn begin(&mut self) -> Option<u64> {
+        if self.ahead.is_empty() {
+            self.read_ahead().await;
+        }
+        let to_come = self.body.len_hint().await;
+        let here: usize = self.ahead.iter().map(Bytes::len).sum();
+        let len = to_come.map(|to_come| to_come.saturating_add(here as u64));
+        while self.ended.is_none() && len.is_some_and(|len| len <= SHORT_PACK_LEN_MAX) {
+            self.read_ahead().await;
+        }
+        len
+    }
+
+    async fn read_ahead(&mut self) {
+        match self.body.chunk().await {
+            Ok(Some(chunk)) => self.ahead.push_back(chunk),
+            Ok(None) => self.ended = Some(Ok(())),
+            Err(error) => self.ended = Some(Err(error)),
+        }
+    }
+
     /// The next bytes, or that there is a pause, or the end.
     pub(super) async fn chunk_or_lull(&mut self) -> Result<Came, BodyError> {
-        if self.rest.is_empty() {
-            self.body.chunk_or_lull().await
-        } else {
-            Ok(Came::Chunk(std::mem::take(&mut self.rest)))
+        if let Some(chunk) = self.ahead.pop_front() {
+            return Ok(Came::Chunk(chunk));
+        }
+        match self.ended.take() {
+            Some(ended) => ended.map(|()| Came::End),
+            None => self.body.chunk_or_lull().await,
         }
     }
 
@@ -272,11 +305,11 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     };
     let names = || request.commands.iter().map(|command| &command.name);
     let len = if request.has_pack() {
-        pack.body.len_hint().await
+        pack.begin().await
     } else {
         Some(0)
     };
-    let _permit = admit(&call.node, len).await;
+    let _permit = call.node.push_memory.admit(len).await;
     if target.repository.is_none() && !request.has_pack() {
         return Report::refusal(names(), "reference does not exist");
     }
@@ -305,15 +338,4 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         None => {}
     }
     report.unwrap_or_else(refuse)
-}
-
-/// Waits until there is memory for the push.
-async fn admit(node: &Node, len: Option<u64>) -> Option<OwnedSemaphorePermit> {
-    let bytes = match len.map(|len| len.saturating_mul(SMALL_PUSH_FACTOR).max(SMALL_PUSH_BYTES_MIN)) {
-        Some(bytes) if bytes < LARGE_PUSH_BYTES => bytes,
-        _ => LARGE_PUSH_BYTES,
-    };
-    let units = bytes.min(node.settings.push_memory_bytes_max.0) / MEMORY_UNIT_BYTES;
-    let units = u32::try_from(units).unwrap_or(u32::MAX).max(1);
-    node.push_memory.clone().acquire_many_owned(units).await.ok()
 }
