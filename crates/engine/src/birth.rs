@@ -12,6 +12,7 @@ use cuesta_git::ObjectFormat;
 use cuesta_ledger::{Changed, LedgerError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::OnceCell;
 
@@ -61,6 +62,8 @@ pub struct Unborn {
     roles: Mutex<Vec<AccountChange>>,
     /// Whether it got its name; unset as long as no push has succeeded.
     named: OnceCell<bool>,
+    /// An attempt to give the name ended without an answer: it may have been given, and others may have pushed since.
+    in_doubt: AtomicBool,
 }
 
 /// A maker and a name: users do not share, for one may not be allowed to write to what another has made.
@@ -132,6 +135,7 @@ impl Engine {
             engine: self.clone(),
             roles: Mutex::default(),
             named: OnceCell::new(),
+            in_doubt: AtomicBool::new(false),
         })
     }
 
@@ -152,6 +156,9 @@ impl Unborn {
     pub(crate) async fn give_name(&self, actor: &str) -> Result<bool, EngineError> {
         let give = || async {
             let given = self.try_name(actor).await;
+            if given.is_err() {
+                self.in_doubt.store(true, Ordering::Relaxed);
+            }
             // Whatever came of it, later pushes to the name must not find what is in the log now.
             self.engine.nursery().remove(&self.key, self.repository.id());
             given
@@ -174,6 +181,10 @@ impl Unborn {
             .await?
         {
             Changed::Done => Ok(true),
+            // The name is this repository's: an earlier attempt gave it, but its answer was lost.
+            Changed::Conflict(_) if self.has_name().await? => Ok(true),
+            // It may have had the name for a while, and pushes with it: nothing of it is thrown away.
+            Changed::Conflict(_) if self.in_doubt.load(Ordering::Relaxed) => Ok(false),
             Changed::Conflict(_) => {
                 self.engine.forget(record.log);
                 if has_roles {
@@ -187,6 +198,11 @@ impl Unborn {
                 }
             }
         }
+    }
+
+    async fn has_name(&self) -> Result<bool, EngineError> {
+        let named = self.engine.directory().resolve(self.key.1.as_str()).await?;
+        Ok(named.is_some_and(|record| record.log == self.repository.id()))
     }
 }
 

@@ -99,6 +99,28 @@ async fn first_pushes_that_race_meet_in_one_repository() {
     }
 }
 
+/// The ledger took the name of an earlier first push, but its answer was lost; somebody has pushed under that name since.
+#[tokio::test]
+async fn a_name_that_is_its_own_already_costs_nobody_their_pushes() {
+    let repo = Repo::new();
+    let c = chain(&repo);
+    let server = Server::new(|_| ()).await;
+    let engine = &server.engine;
+    let pack = || repo.pack(&[c[3].to_string()], &[]);
+    let slow = target(engine).await;
+    let record = slow.repository().record();
+    engine.directory().create("a/new", record, "somebody").await.unwrap();
+    let PushTarget::Repository(named) = target(engine).await else {
+        panic!("it has a name")
+    };
+    let named = PushTarget::Repository(named);
+    ok(&push(&named, &[("refs/heads/one", c[3])], pack()).await);
+    ok(&push(&slow, &[("refs/heads/other", c[3])], pack()).await);
+    assert!(slow.born().is_some());
+    let found = engine.repository(&name("a/new")).await.unwrap().unwrap();
+    assert_eq!(found.log().fresh().await.unwrap().refs().len(), 2);
+}
+
 #[tokio::test]
 async fn a_name_that_another_node_gave_away_refuses_the_push() {
     let repo = Repo::new();
