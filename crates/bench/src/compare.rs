@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const CUESTA: &str = "cuesta";
 /// Where stock git keeps the repository.
 const STOCK_NAME: &str = "bench.git";
+/// Where cuesta does.
+const CUESTA_NAME: &str = "bench/bench";
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -69,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     measure(&servers, "ls-remote", options.runs, 10, |url, _| {
         git(&["ls-remote", "--quiet", url])
     })?;
-    allow_filters(options)?;
+    set_up(options)?;
     if options.repack {
         repack_stock(options)?;
     }
@@ -191,7 +193,7 @@ fn start_cuesta(options: &Options) -> Result<Server> {
         .arg(cuesta_data(options))
         .args(["--listen", "127.0.0.1:0"]);
     command.args(&options.serve_arguments);
-    start(CUESTA, command, "/bench/bench.git")
+    start(CUESTA, command, &format!("/{CUESTA_NAME}.git"))
 }
 
 /// Starts a server and reads its address from the first line that has one.
@@ -257,36 +259,42 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 fn resolve(repository: &Path, revision: &str) -> Result<String> {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(repository)
-        .args(["rev-parse", revision])
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "'{revision}' is not in '{}'",
-        repository.display()
-    );
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    output(Command::new("git").args(["-C", text(repository)?, "rev-parse", "--verify", revision]))
 }
 
 fn push(repository: &Path, url: &str) -> Result<()> {
     git(&["-C", text(repository)?, "push", "--quiet", "--mirror", url])
 }
 
-/// Lets both servers serve partial clones.
-fn allow_filters(options: &Options) -> Result<()> {
-    const SETTING: &str = "uploadpack.allowFilter";
-    git(&["-C", text(&stock_repository(options))?, "config", SETTING, "true"])?;
-    let status = Command::new(&options.cuesta)
+/// Both servers serve partial clones, and their `HEAD` is the source's.
+fn set_up(options: &Options) -> Result<()> {
+    const FILTERS: &str = "uploadpack.allowFilter";
+    let source = text(&options.repository)?;
+    let head = output(Command::new("git").args(["-C", source, "symbolic-ref", "HEAD"]))?;
+    let stock = stock_repository(options);
+    let stock = text(&stock)?;
+    git(&["-C", stock, "config", FILTERS, "true"])?;
+    git(&["-C", stock, "symbolic-ref", "HEAD", &head])?;
+    cuesta_repo(options, &["config", CUESTA_NAME, FILTERS, "true"])?;
+    cuesta_repo(options, &["set-head", CUESTA_NAME, &head])
+}
+
+/// Runs `cuesta repo` beside the server.
+fn cuesta_repo(options: &Options, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new(&options.cuesta);
+    command
         .arg("--data")
         .arg(cuesta_data(options))
-        .args(["repo", "config", "bench/bench", SETTING, "true"])
-        .args(&options.serve_arguments)
-        .stdout(Stdio::null())
-        .status()?;
-    ensure!(status.success(), "cannot configure the repository of {CUESTA}");
-    Ok(())
+        .arg("repo")
+        .args(arguments);
+    command.args(&options.serve_arguments);
+    output(&mut command).map(drop)
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{command:?} failed");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 fn repack_stock(options: &Options) -> Result<()> {
