@@ -166,7 +166,7 @@ fn offer(state: &State, service: Service, version: Version) -> Offer {
 fn plain_advertisement(state: &State, offer: &Offer) -> Vec<u8> {
     use cuesta_protocol::advertise;
     let (options, hidden) = (options(state), &offer.hidden);
-    let head = shown_refs::head(state, &hidden);
+    let head = shown_refs::head(state, hidden);
     let capabilities = match offer.service {
         Service::UploadPack => advertise::upload_capabilities(
             &options.upload(RequestId(1)),
@@ -184,7 +184,7 @@ fn plain_advertisement(state: &State, offer: &Offer) -> Vec<u8> {
         capabilities: &capabilities,
     };
     let refs = head.filter(|_| offer.service == Service::UploadPack).into_iter();
-    let refs = refs.chain(shown_refs::named(state, &hidden, b""));
+    let refs = refs.chain(shown_refs::named(state, hidden, b""));
     let mut out = Vec::new();
     advertise::write_refs(&mut out, &opening, refs, state.shallow());
     out
