@@ -13,6 +13,8 @@ use std::sync::Arc;
 const READ_BYTES: u64 = 1 << 20;
 /// Bytes of content in one piece, at most.
 const PIECE_BYTES: usize = 256 << 10;
+/// Largest object that is put together from deltas in memory.
+const DELTA_BYTES_MAX: u64 = 512 << 20;
 
 /// An object whose content comes in pieces.
 pub struct ObjectStream {
@@ -25,7 +27,8 @@ pub struct ObjectStream {
 }
 
 impl View {
-    /// The object `oid` as a stream. Memory: about 2 MiB if it is stored whole; deltas are put together first.
+    /// The object `oid` as a stream. Memory: about 2 MiB if it is stored whole; deltas are put together first, those of
+    /// objects above 512 MiB are refused.
     pub async fn object_stream(&self, oid: &ObjectId) -> Result<Option<ObjectStream>, EngineError> {
         let Some(location) = self.find(oid).await? else {
             return Ok(None);
@@ -33,6 +36,12 @@ impl View {
         let index = location.layer.index().await?;
         let (kind, size) = (index.kind(location.entry), index.entries.size(location.entry));
         if index.entries.base(location.entry) != cuesta_format::Base::None {
+            if size > DELTA_BYTES_MAX {
+                return Err(EngineError::limit(
+                    "bytes of an object stored as a delta",
+                    DELTA_BYTES_MAX,
+                ));
+            }
             let content = crate::objects::read(self, std::slice::from_ref(&location)).await?;
             let content = content.into_iter().map(|(_, content)| Ok(content));
             return Ok(Some(ObjectStream {

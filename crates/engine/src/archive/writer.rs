@@ -7,7 +7,6 @@ use super::walk::{Item, SelectedWalk};
 use super::{ArchivePiece, ArchiveRequest};
 use crate::{EngineError, View};
 use bytes::Bytes;
-use cuesta_format::Base;
 use cuesta_git::pretty::Facts;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -20,8 +19,6 @@ const BATCH_ITEMS_MAX: usize = 512;
 const CHANGED_BYTES_MAX: u64 = 64 << 20;
 /// From this size on git changes no line ends (`core.bigFileThreshold`).
 const UNCHANGED_BYTES_MIN: u64 = 512 << 20;
-/// A file that is stored as a delta is put together in memory, up to this.
-const DELTA_BYTES_MAX: u64 = 512 << 20;
 
 /// An archive in the making.
 pub(super) struct Archiver {
@@ -154,11 +151,6 @@ impl Archiver {
     }
 
     async fn begin(mut self, item: Item, size: u64) -> Result<Ready, EngineError> {
-        let location = self.view.find(&item.oid).await?.ok_or_else(|| missing(&item.oid))?;
-        let is_delta = location.layer.index().await?.entries.base(location.entry) != Base::None;
-        if is_delta && size > DELTA_BYTES_MAX {
-            return Err(EngineError::limit("bytes of a file stored as a delta", DELTA_BYTES_MAX));
-        }
         let stream = self
             .view
             .object_stream(&item.oid)

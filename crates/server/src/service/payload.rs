@@ -16,6 +16,7 @@ use futures::StreamExt;
 use http::header::ETAG;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Answers a request for the payload of a repository, if there is one of that name: its file, `<layer>.<form>`, and the query that signs for it.
 pub async fn answer(
@@ -43,12 +44,20 @@ pub async fn answer(
         PayloadForm::Bundle => "application/x-git-bundle",
     };
     let asked = range::asked(headers, payload.size());
-    let sent = send(record, payload, asked, content_type).await;
+    // A place among the fetches: a payload takes as much memory while it is sent.
+    let permit = node.fetches.clone().acquire_owned().await.ok();
+    let sent = send(record, payload, asked, content_type, permit).await;
     sent.header(ETAG, &format!("\"{file}\""))
         .cacheable(signed.expires.saturating_sub(now))
 }
 
-async fn send(record: &Arc<Record>, payload: Payload, asked: Asked, content_type: &'static str) -> Answer {
+async fn send(
+    record: &Arc<Record>,
+    payload: Payload,
+    asked: Asked,
+    content_type: &'static str,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Answer {
     let size = payload.size();
     let (range, part) = match asked {
         Asked::Whole => (0..size, RangeOf::Whole),
@@ -69,9 +78,10 @@ async fn send(record: &Arc<Record>, payload: Payload, asked: Asked, content_type
     };
     let told = record.clone();
     let cut = move |error: EngineError| Cut(Answer::engine_text(&error, &told));
-    let pieces = futures::stream::iter(first)
-        .chain(pieces)
-        .map(move |piece| piece.map(Piece::from).map_err(&cut));
+    let pieces = futures::stream::iter(first).chain(pieces).map(move |piece| {
+        let _held = &permit;
+        piece.map(Piece::from).map_err(&cut)
+    });
     let len = range.end - range.start;
     Answer::ok(content_type, Content::Sized(pieces.boxed(), len)).of_range(part)
 }
