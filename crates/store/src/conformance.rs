@@ -195,7 +195,9 @@ pub async fn uploads(bucket: &Bucket, key: &str) {
             assert!(read.unwrap() == wanted, "{range:?} of {size} bytes");
         }
         let beyond = bucket.get_range_once(&key, 0..u64::from(size) + 1).await;
-        assert!(matches!(beyond, Err(StoreError::Short { .. })), "{beyond:?}");
+        // Of an empty payload no range can be had; what stores say to that is not always HTTP.
+        let is_short = matches!(beyond, Err(StoreError::Short { .. }));
+        assert!(is_short || size == 0 && beyond.is_err(), "{beyond:?}");
         let given_up = format!("{key}-given-up");
         let mut upload = start(&given_up);
         upload.write(payload).await.unwrap();
