@@ -134,8 +134,7 @@ fn kinds(tip: &str) -> Result<Vec<Misuse>> {
         upload(&long(&haves), haves, true),
         upload(&exact(&wants), wants, false),
         upload("Transfer-Encoding: chunked\r\n", b"fffffffffffffff\r\n".to_vec(), true),
-        receive(&long(&push), push.clone(), false),
-        receive(&long(&push), push, true),
+        receive(&long(&push), push, false),
         receive(&long(&boast), boast, false),
         receive("", Vec::new(), true),
     ])
