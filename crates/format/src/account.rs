@@ -1,21 +1,12 @@
 //! What an edit of the accounts says: users, their tokens and keys, and who may do what in which repository.
 
-use crate::{EditId, LogId};
+use crate::LogId;
+use crate::list_entry::ListEdit;
 use bytes::Bytes;
 use std::fmt;
 
 /// One atomic change of the accounts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccountsEdit {
-    /// Tells this edit from every other.
-    pub id: EditId,
-    /// When it was made, in milliseconds since the Unix epoch.
-    pub time_ms: i64,
-    /// Who made it.
-    pub actor: String,
-    /// What changes, applied one after another.
-    pub changes: Vec<AccountChange>,
-}
+pub type AccountsEdit = ListEdit<AccountChange>;
 
 /// One change of the accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]

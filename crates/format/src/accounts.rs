@@ -2,9 +2,10 @@
 
 use crate::codec::{Envelope, Reader, Writer, check_flags};
 use crate::error::{invalid, malformed};
+use crate::list_entry::ListEntry;
 use crate::{
-    AccountChange, AccountsEdit, EditId, FormatError, Grantee, KeyRecord, LogId, Result, Role, RoleRecord, TokenId,
-    TokenRecord, UserRecord,
+    AccountChange, EditId, FormatError, Grantee, KeyRecord, LogId, Result, Role, RoleRecord, TokenId, TokenRecord,
+    UserRecord,
 };
 use bytes::Bytes;
 
@@ -18,7 +19,6 @@ const CHECKPOINT: Envelope = Envelope {
     magic: *b"CAC\0",
     version: 1,
 };
-const EDIT_LEN_MIN: usize = 32;
 const CHANGE_LEN_MIN: usize = 4;
 const USER_LEN_MIN: usize = 3;
 const TOKEN_LEN_MIN: usize = 46;
@@ -31,15 +31,6 @@ const IS_LIMITED: u8 = 2;
 
 const PUBLIC: u8 = 0;
 const USER: u8 = 1;
-
-/// One numbered record of the accounts' log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccountsEntry {
-    /// Its place in the log.
-    pub number: u64,
-    /// The edits, to be applied one after another.
-    pub edits: Vec<AccountsEdit>,
-}
 
 /// All accounts at one place in their log. Every list is in strictly ascending order of what it is looked up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,47 +49,19 @@ pub struct AccountsCheckpoint {
     pub recent_edits: Vec<EditId>,
 }
 
+/// One numbered record of the accounts' log.
+pub type AccountsEntry = ListEntry<AccountChange>;
+
 impl AccountsEntry {
     /// The bytes of the entry; fails where a text is longer than 65,535 bytes or a token's repositories do not ascend.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut out = Writer::new(ENTRY, 256);
-        out.u64(self.number);
-        out.count(self.edits.len())?;
-        for edit in &self.edits {
-            out.u128(edit.id.0);
-            out.i64(edit.time_ms);
-            out.name_len(edit.actor.as_bytes())?;
-            out.u16(0);
-            out.count(edit.changes.len())?;
-            out.raw(edit.actor.as_bytes());
-            edit.changes
-                .iter()
-                .try_for_each(|change| put_change(&mut out, change))?;
-        }
-        Ok(out.finish())
+        self.encode_as(ENTRY, put_change)
     }
 
     /// Reads an entry.
     pub fn decode(bytes: &Bytes) -> Result<Self> {
-        let mut from = Reader::new(ENTRY, bytes)?;
-        let (number, count) = (from.u64()?, from.u32()?);
-        let edits = from.items(count, EDIT_LEN_MIN, read_edit)?;
-        from.finish()?;
-        Ok(Self { number, edits })
+        Self::decode_as(ENTRY, bytes, CHANGE_LEN_MIN, read_change)
     }
-}
-
-fn read_edit(from: &mut Reader<'_>) -> Result<AccountsEdit> {
-    let (id, time_ms, actor_len) = (EditId(from.u128()?), from.i64()?, from.u16()?);
-    from.reserved::<2>()?;
-    let count = from.u32()?;
-    let actor = from.text(actor_len.into())?;
-    Ok(AccountsEdit {
-        id,
-        time_ms,
-        actor,
-        changes: from.items(count, CHANGE_LEN_MIN, read_change)?,
-    })
 }
 
 fn put_change(out: &mut Writer, change: &AccountChange) -> Result<()> {

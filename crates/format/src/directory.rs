@@ -2,7 +2,8 @@
 
 use crate::codec::{Envelope, Reader, Writer, check_flags, object_format, object_format_code};
 use crate::error::{invalid, malformed};
-use crate::{DirectoryEdit, EditId, FormatError, LogId, NameChange, RepositoryRecord, Result};
+use crate::list_entry::ListEntry;
+use crate::{EditId, FormatError, LogId, NameChange, RepositoryRecord, Result};
 use bytes::Bytes;
 
 const ENTRY: Envelope = Envelope {
@@ -15,21 +16,11 @@ const CHECKPOINT: Envelope = Envelope {
     magic: *b"CDC\0",
     version: 1,
 };
-const EDIT_LEN_MIN: usize = 32;
 const CHANGE_LEN_MIN: usize = 4;
 const NAME_LEN_MIN: usize = 20;
 
 const HAS_OLD: u8 = 1;
 const HAS_NEW: u8 = 2;
-
-/// One numbered record of the directory's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryEntry {
-    /// Its place in the log.
-    pub number: u64,
-    /// The edits, to be applied one after another.
-    pub edits: Vec<DirectoryEdit>,
-}
 
 /// The whole directory at one place in its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,47 +33,19 @@ pub struct DirectoryCheckpoint {
     pub recent_edits: Vec<EditId>,
 }
 
+/// One numbered record of the directory's log.
+pub type DirectoryEntry = ListEntry<NameChange>;
+
 impl DirectoryEntry {
     /// The bytes of the entry; fails where a name or an actor is longer than 65,535 bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut out = Writer::new(ENTRY, 256);
-        out.u64(self.number);
-        out.count(self.edits.len())?;
-        for edit in &self.edits {
-            out.u128(edit.id.0);
-            out.i64(edit.time_ms);
-            out.name_len(edit.actor.as_bytes())?;
-            out.u16(0);
-            out.count(edit.changes.len())?;
-            out.raw(edit.actor.as_bytes());
-            edit.changes
-                .iter()
-                .try_for_each(|change| put_change(&mut out, change))?;
-        }
-        Ok(out.finish())
+        self.encode_as(ENTRY, put_change)
     }
 
     /// Reads an entry.
     pub fn decode(bytes: &Bytes) -> Result<Self> {
-        let mut from = Reader::new(ENTRY, bytes)?;
-        let (number, count) = (from.u64()?, from.u32()?);
-        let edits = from.items(count, EDIT_LEN_MIN, read_edit)?;
-        from.finish()?;
-        Ok(Self { number, edits })
+        Self::decode_as(ENTRY, bytes, CHANGE_LEN_MIN, read_change)
     }
-}
-
-fn read_edit(from: &mut Reader<'_>) -> Result<DirectoryEdit> {
-    let (id, time_ms, actor_len) = (EditId(from.u128()?), from.i64()?, from.u16()?);
-    from.reserved::<2>()?;
-    let count = from.u32()?;
-    let actor = from.text(actor_len.into())?;
-    Ok(DirectoryEdit {
-        id,
-        time_ms,
-        actor,
-        changes: from.items(count, CHANGE_LEN_MIN, read_change)?,
-    })
 }
 
 fn put_change(out: &mut Writer, change: &NameChange) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What a ledger entry says: edits of a repository's refs, layers and settings, and edits of the directory of names.
 
+use crate::list_entry::ListEdit;
 use crate::{EditId, LayerId, LogId};
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
@@ -202,18 +203,8 @@ pub enum LayerPlace {
     Bucket,
 }
 
-/// One atomic change of the directory of names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryEdit {
-    /// Tells this edit from every other.
-    pub id: EditId,
-    /// When it was made, in milliseconds since the Unix epoch.
-    pub time_ms: i64,
-    /// Who made it; empty where nobody was authenticated.
-    pub actor: String,
-    /// Compare-and-swap of names, each name once.
-    pub changes: Vec<NameChange>,
-}
+/// One atomic change of the directory of names; each name once.
+pub type DirectoryEdit = ListEdit<NameChange>;
 
 /// Compare-and-swap of one repository name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod error;
 mod ids;
 mod keys;
 mod layer;
+mod list_entry;
 
 pub use account::{
     AccountChange, AccountsEdit, Grantee, KeyRecord, Role, RoleRecord, TokenId, TokenRecord, UserRecord,
@@ -37,3 +38,4 @@ pub use keys::{
     Key, base_key, checkpoint_key, checkpoints_prefix, entries_prefix, entry_key, layer_cue_key, layer_pack_key,
     layers_prefix, log_prefix,
 };
+pub use list_entry::{ListEdit, ListEntry};
