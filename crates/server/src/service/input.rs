@@ -15,13 +15,21 @@ use tokio::sync::mpsc;
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// A pause in a stream after which it is worth finding out whether it was the end.
 const LULL: Duration = Duration::from_millis(10);
-/// Bytes of a stream that are read ahead to find out how long it is.
-const AHEAD_LEN_MAX: usize = 64 << 10;
+/// What is this short is read before anything is held for it; so much of a stream is read to find out how long it is.
+const SHORT_LEN_MAX: usize = 64 << 10;
 
 /// The bytes of a push.
-pub enum Input {
+pub struct Input {
+    source: Source,
+    /// Read already, to be given first.
+    ahead: VecDeque<Bytes>,
+    /// How reading ahead ended, if it did; told after what was read.
+    ended: Option<Result<(), BodyError>>,
+}
+
+enum Source {
     /// An HTTP request's.
-    Body(RequestBody),
+    Body(Box<RequestBody>),
     /// A stream's.
     Stream(ByteStream),
 }
@@ -37,52 +45,112 @@ pub enum Came {
 }
 
 impl Input {
+    /// The body of an HTTP request.
+    pub fn body(body: RequestBody) -> Self {
+        Self::of(Source::Body(Box::new(body)))
+    }
+
+    /// A stream.
+    pub fn stream(stream: ByteStream) -> Self {
+        Self::of(Source::Stream(stream))
+    }
+
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            ahead: VecDeque::new(),
+            ended: None,
+        }
+    }
+
+    /// Puts bytes back that were taken too many.
+    pub fn put_back(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.ahead.push_front(bytes);
+        }
+    }
+
+    /// Waits for the first bytes, and for all of what is short, so that what is held for a push is not held for a client that
+    /// is silent. Gives the length, if it is known: announced, or short and here.
+    pub async fn begin(&mut self) -> Option<u64> {
+        if self.ahead.is_empty() {
+            self.read_ahead().await;
+        }
+        if let Source::Body(body) = &self.source {
+            let len = body.len_hint()?.saturating_add(self.len_ahead() as u64);
+            while self.ended.is_none() && len <= SHORT_LEN_MAX as u64 {
+                self.read_ahead().await;
+            }
+            return Some(len);
+        }
+        let enough = self.len_ahead() + SHORT_LEN_MAX;
+        while self.ended.is_none() && self.len_ahead() < enough {
+            tokio::time::timeout(LULL, self.read_ahead()).await.ok()?;
+        }
+        matches!(self.ended, Some(Ok(()))).then(|| self.len_ahead() as u64)
+    }
+
+    async fn read_ahead(&mut self) {
+        match self.next().await {
+            Ok(Some(chunk)) => self.ahead.push_back(chunk),
+            Ok(None) => self.ended = Some(Ok(())),
+            Err(error) => self.ended = Some(Err(error)),
+        }
+    }
+
+    fn len_ahead(&self) -> usize {
+        self.ahead.iter().map(Bytes::len).sum()
+    }
+
+    /// The next bytes of the source.
+    async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match &mut self.source {
+            Source::Body(body) => body.chunk().await,
+            Source::Stream(stream) => stream.chunk().await,
+        }
+    }
+
     /// The next bytes, never none of them; `None` at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match self {
-            Self::Body(body) => body.chunk().await,
-            Self::Stream(stream) => stream.chunk().await,
+        if let Some(chunk) = self.ahead.pop_front() {
+            return Ok(Some(chunk));
+        }
+        match self.ended.take() {
+            Some(ended) => ended.map(|()| None),
+            None => self.next().await,
         }
     }
 
     /// The next bytes, or that a stream pauses, which may be all the end it has.
     pub async fn chunk_or_lull(&mut self) -> Result<Came, BodyError> {
-        let next = match self {
-            Self::Body(body) => body.chunk().await,
-            Self::Stream(stream) => match tokio::time::timeout(LULL, stream.chunk()).await {
+        let next = if self.goes_both_ways() {
+            match tokio::time::timeout(LULL, self.chunk()).await {
                 Ok(next) => next,
                 Err(_) => return Ok(Came::Lull),
-            },
+            }
+        } else {
+            self.chunk().await
         };
         Ok(next?.map_or(Came::End, Came::Chunk))
-    }
-
-    /// The length of what is still to come: announced, or short and here already.
-    pub async fn len_hint(&mut self) -> Option<u64> {
-        match self {
-            Self::Body(body) => body.len_hint(),
-            Self::Stream(stream) => stream.read_ahead().await,
-        }
     }
 
     /// Reads and forgets the rest of a body, up to `len_max` bytes: its sender reads no answer before that. Streams go both
     /// ways at once, and nobody knows where theirs would end.
     pub async fn drain(&mut self, len_max: u64) {
-        if let Self::Body(body) = self {
+        if let Source::Body(body) = &mut self.source {
             body.drain(len_max).await;
         }
     }
 
     /// Whether the client reads while it sends.
     pub fn goes_both_ways(&self) -> bool {
-        matches!(self, Self::Stream(_))
+        matches!(self.source, Source::Stream(_))
     }
 }
 
 /// Bytes as they come, from a task that reads them off a connection.
 pub struct ByteStream {
     chunks: mpsc::Receiver<Bytes>,
-    ahead: VecDeque<Bytes>,
     received: Arc<AtomicU64>,
 }
 
@@ -91,7 +159,6 @@ impl ByteStream {
     pub fn new(chunks: mpsc::Receiver<Bytes>) -> Self {
         Self {
             chunks,
-            ahead: VecDeque::new(),
             received: Arc::default(),
         }
     }
@@ -103,9 +170,6 @@ impl ByteStream {
 
     /// The next bytes, never none of them; `None` at the end.
     async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        if let Some(chunk) = self.ahead.pop_front() {
-            return Ok(Some(chunk));
-        }
         let next = tokio::time::timeout(SILENCE_MAX, self.receive()).await;
         next.map_err(|_| BodyError::Stalled)
     }
@@ -117,28 +181,6 @@ impl ByteStream {
             if !chunk.is_empty() {
                 return Some(chunk);
             }
-        }
-    }
-
-    /// Reads ahead a little; gives the length if that led to the end.
-    async fn read_ahead(&mut self) -> Option<u64> {
-        let mut len = 0;
-        while len < AHEAD_LEN_MAX {
-            match tokio::time::timeout(LULL, self.receive()).await.ok()? {
-                Some(chunk) => {
-                    len += chunk.len();
-                    self.ahead.push_back(chunk);
-                }
-                None => return Some(len as u64),
-            }
-        }
-        None
-    }
-
-    /// Puts bytes back that were taken too many.
-    fn put_back(&mut self, bytes: Bytes) {
-        if !bytes.is_empty() {
-            self.ahead.push_front(bytes);
         }
     }
 }
@@ -201,13 +243,6 @@ impl Packets {
             Err(ProtocolError::Truncated)
         }
     }
-
-    /// The rest of the stream, for what are no packets.
-    pub fn into_stream(self) -> ByteStream {
-        let mut stream = self.stream;
-        stream.put_back(self.decoder.into_rest());
-        stream
-    }
 }
 
 #[cfg(test)]
@@ -259,8 +294,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pause_is_no_end() {
         let (open, _sender) = stream(&[b"abc"], false).await;
-        let mut input = Input::Stream(open);
-        assert_eq!(input.len_hint().await, None);
+        let mut input = Input::stream(open);
+        assert_eq!(input.begin().await, None);
         assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::Chunk(chunk) if chunk == b"abc"[..]));
         assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::Lull));
         assert!(matches!(input.chunk().await, Err(BodyError::Stalled)));
@@ -269,18 +304,18 @@ mod tests {
     #[tokio::test]
     async fn a_short_stream_tells_its_length() {
         let (short, _) = stream(&[b"abc", b"", b"de"], true).await;
-        let mut input = Input::Stream(short);
-        assert_eq!(input.len_hint().await, Some(5));
+        let mut input = Input::stream(short);
+        assert_eq!(input.begin().await, Some(5));
         assert_eq!(input.chunk().await.unwrap().unwrap(), &b"abc"[..]);
         assert_eq!(input.chunk().await.unwrap().unwrap(), &b"de"[..]);
         assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::End));
     }
 
     #[tokio::test]
-    async fn what_follows_packets_is_kept() {
-        let mut packets = packets(&[b"0006xy0000PA", b"CK"]).await;
-        assert!(packets.request(100).await.unwrap().is_some());
-        let mut input = Input::Stream(packets.into_stream());
+    async fn what_was_put_back_comes_first() {
+        let (rest, _) = stream(&[b"CK"], true).await;
+        let mut input = Input::stream(rest);
+        input.put_back(Bytes::from_static(b"PA"));
         assert_eq!(input.chunk().await.unwrap().unwrap(), &b"PA"[..]);
         assert_eq!(input.chunk().await.unwrap().unwrap(), &b"CK"[..]);
         assert_eq!(input.chunk().await.unwrap(), None);

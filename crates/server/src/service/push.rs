@@ -3,7 +3,7 @@
 //! Whatever is wrong with a push is said in its report or on band 2, over HTTP in a 200: of an error status clients show
 //! nothing but `Everything up-to-date`.
 
-use super::input::{Came, Input};
+use super::input::Input;
 use super::push_answer::{self, PushForm};
 use super::push_cert::{self, NonceSeed};
 use super::push_engine::{self, Texts};
@@ -24,7 +24,6 @@ use cuesta_protocol::pktline::Decoder;
 use cuesta_protocol::receive::{Event, PushRequest, Report, RequestParser};
 use cuesta_protocol::{Limits, ProtocolError, Service};
 use http::StatusCode;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -34,8 +33,6 @@ use tokio::sync::mpsc;
 pub(super) const CONTENT_TYPE: &str = "application/x-git-receive-pack-result";
 /// What is read and forgotten of a refused push's pack, so that the client gets to read the refusal.
 const DRAIN_BYTES_MAX: u64 = 16 << 30;
-/// A pack up to this length is read before there is memory for it: a sender that is slow holds up nobody.
-const SHORT_PACK_LEN_MAX: u64 = 64 << 10;
 /// Lines for the user that may wait to be sent; more are dropped. All that fsck may say of a push fit, and a few more.
 const TEXTS_MAX: usize = WARNINGS_MAX + 64;
 
@@ -49,7 +46,10 @@ pub async fn answer(call: Call, mut body: Input) -> Answer {
     let opening = read_commands(&mut parser, &mut body).await;
     match opening {
         Ok(Opening::Probe) => Answer::whole(CONTENT_TYPE, Bytes::new()),
-        Ok(Opening::Push { request, rest }) => push(call, target, *request, Pack::new(rest, body)).await,
+        Ok(Opening::Push { request, rest }) => {
+            body.put_back(rest);
+            push(call, target, *request, body).await
+        }
         Err(OpeningError::Body(error)) => body_error(&error, &call.record),
         Err(OpeningError::Protocol(error)) => {
             call.record.failed(&error.to_string());
@@ -183,77 +183,19 @@ async fn read_commands(parser: &mut RequestParser, body: &mut Input) -> Result<O
     ended.map(|()| Opening::Probe).map_err(OpeningError::Protocol)
 }
 
-/// The bytes of a pack: what came with the commands, then the rest of the body.
-pub(super) struct Pack {
-    ahead: VecDeque<Bytes>,
-    /// How reading ahead ended, if it did; told after what was read.
-    ended: Option<Result<(), BodyError>>,
-    body: Input,
-}
-
-impl Pack {
-    fn new(rest: Bytes, body: Input) -> Self {
-        let came = Some(rest).filter(|rest| !rest.is_empty());
-        Self {
-            ahead: came.into_iter().collect(),
-            ended: None,
-            body,
-        }
-    }
-
-    /// Waits for the first bytes, and for all of a short pack, so that what is held for a push is not held for a client that
-    /// is silent. Gives the length, if it is known.
-    async fn begin(&mut self) -> Option<u64> {
-        if self.ahead.is_empty() {
-            self.read_ahead().await;
-        }
-        let to_come = self.body.len_hint().await;
-        let here: usize = self.ahead.iter().map(Bytes::len).sum();
-        let len = to_come.map(|to_come| to_come.saturating_add(here as u64));
-        while self.ended.is_none() && len.is_some_and(|len| len <= SHORT_PACK_LEN_MAX) {
-            self.read_ahead().await;
-        }
-        len
-    }
-
-    async fn read_ahead(&mut self) {
-        match self.body.chunk().await {
-            Ok(Some(chunk)) => self.ahead.push_back(chunk),
-            Ok(None) => self.ended = Some(Ok(())),
-            Err(error) => self.ended = Some(Err(error)),
-        }
-    }
-
-    /// The next bytes, or that there is a pause, or the end.
-    pub(super) async fn chunk_or_lull(&mut self) -> Result<Came, BodyError> {
-        if let Some(chunk) = self.ahead.pop_front() {
-            return Ok(Came::Chunk(chunk));
-        }
-        match self.ended.take() {
-            Some(ended) => ended.map(|()| Came::End),
-            None => self.body.chunk_or_lull().await,
-        }
-    }
-
-    /// The next bytes; `None` at the end.
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        self.body.chunk().await
-    }
-}
-
-async fn push(call: Call, target: Target, request: PushRequest, mut pack: Pack) -> Answer {
+async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input) -> Answer {
     let (capabilities, keep_alive) = (request.capabilities.clone(), target.keep_alive);
     call.record
         .client(capabilities.session_id.as_deref(), &request.push_options);
     let (lines, progress) = mpsc::channel(TEXTS_MAX);
-    let taken = Arc::new(AtomicBool::new(pack.body.goes_both_ways()));
+    let taken = Arc::new(AtomicBool::new(pack.goes_both_ways()));
     let (record, all_read) = (call.record.clone(), taken.clone());
     // On its own: a client that goes away must not stop a push between its append and its end.
     let work = tokio::spawn(async move {
         let quiet = request.capabilities.quiet;
         let texts = Texts { lines, quiet };
         let report = receive(&call, target, &request, &mut pack, &texts).await;
-        pack.body.drain(DRAIN_BYTES_MAX).await;
+        pack.drain(DRAIN_BYTES_MAX).await;
         all_read.store(true, Ordering::Relaxed);
         call.node.metrics.push_ended(is_accepted(&report));
         note(&report, &call.record);
@@ -298,7 +240,7 @@ fn note(report: &Report, record: &Record) {
 }
 
 /// Takes the push in. Errors become a report that refuses every command.
-async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut Pack, texts: &Texts) -> Report {
+async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut Input, texts: &Texts) -> Report {
     let refuse = |error: EngineError| {
         let text = Answer::engine_text(&error, &call.record);
         push_engine::unpack_failure(request, &text)

@@ -1,7 +1,6 @@
 //! A push in the engine's terms.
 
-use super::input::Came;
-use super::push::Pack;
+use super::input::{Came, Input};
 use crate::http::request_body::BodyError;
 use bytes::Bytes;
 use cuesta_engine::receive::{ReceiveReport, ReceiveRequest, Receiver, RefCommand};
@@ -26,7 +25,7 @@ pub(super) async fn receive(
     request: &PushRequest,
     actor: &str,
     note: Option<Box<PushNote>>,
-    pack: &mut Pack,
+    pack: &mut Input,
     texts: &Texts,
 ) -> Result<Report, EngineError> {
     let mut receiver = target.receiver().await?;
@@ -51,7 +50,7 @@ pub(super) async fn receive(
 }
 
 /// Feeds the whole pack, or as much of it as the engine wants to see.
-async fn feed(receiver: &mut Receiver<'_>, pack: &mut Pack) -> Result<(), BodyError> {
+async fn feed(receiver: &mut Receiver<'_>, pack: &mut Input) -> Result<(), BodyError> {
     while let Some(bytes) = next_chunk(receiver, pack).await? {
         if !receiver.feed(bytes).await {
             break;
@@ -63,7 +62,7 @@ async fn feed(receiver: &mut Receiver<'_>, pack: &mut Pack) -> Result<(), BodyEr
 
 /// The next bytes; `None` at the end of the pack. Where a stream stays open behind the pack, only the pack itself tells that
 /// it is whole; it is asked when nothing more comes anyway.
-async fn next_chunk(receiver: &mut Receiver<'_>, pack: &mut Pack) -> Result<Option<Bytes>, BodyError> {
+async fn next_chunk(receiver: &mut Receiver<'_>, pack: &mut Input) -> Result<Option<Bytes>, BodyError> {
     match pack.chunk_or_lull().await? {
         Came::Chunk(bytes) => Ok(Some(bytes)),
         Came::End => Ok(None),
