@@ -73,7 +73,7 @@ impl Conversation {
             version,
             output,
         };
-        match (service, version) {
+        let ended = match (service, version) {
             _ if endpoint == Endpoint::SshUploadArchive => talk.upload_archive(stream).await,
             (Service::UploadPack, Version::V2) => talk.upload_pack_v2(stream).await,
             (Service::UploadPack, _) => talk.upload_pack_v0(stream).await,
@@ -81,7 +81,26 @@ impl Conversation {
                 let _turn = self.pushes.acquire_owned().await;
                 talk.receive_pack(stream).await
             }
+        };
+        match ended {
+            Ok(()) => Ok(Exit::SUCCESS),
+            Err(Stop::Exit(exit)) => Ok(exit),
+            Err(Stop::Gone(gone)) => Err(gone),
         }
+    }
+}
+
+/// Why a conversation stops before its end.
+enum Stop {
+    /// The command ends so.
+    Exit(Exit),
+    /// Nobody is there any more.
+    Gone(Gone),
+}
+
+impl From<Gone> for Stop {
+    fn from(gone: Gone) -> Self {
+        Self::Gone(gone)
     }
 }
 
@@ -98,57 +117,33 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     /// Any number of commands, each answered by itself, until a lone flush or the end of the stream.
-    async fn upload_pack_v2(mut self, stream: ByteStream) -> Result<Exit, Gone> {
-        let call = match self.call().await {
-            Ok(call) => call,
-            Err(exit) => return Ok(exit),
-        };
-        let record = call.record.clone();
-        let opening = advertise::answer(call, self.service).await;
-        if let Some(exit) = self.give(opening, record).await? {
-            return Ok(exit);
-        }
+    async fn upload_pack_v2(mut self, stream: ByteStream) -> Result<(), Stop> {
+        self.advertise().await?;
         let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
         let mut packets = Packets::new(stream);
         loop {
             let request = match packets.request(len_max).await {
                 Ok(Some(request)) => request,
-                Ok(None) => return Ok(Exit::SUCCESS),
+                Ok(None) => return Ok(()),
                 Err(error) => return self.refuse(&error).await,
             };
-            let call = match self.call().await {
-                Ok(call) => call,
-                Err(exit) => return Ok(exit),
-            };
-            let record = call.record.clone();
+            let (call, record) = self.call().await?;
             record.took(request.len());
             let answer = fetch::answer_request(call, request).await;
-            if let Some(exit) = self.give(answer, record).await? {
-                return Ok(exit);
-            }
+            self.give(answer, record).await?;
         }
     }
 
     /// Refs, then one negotiation about them, in as many rounds as it takes, then a pack.
-    async fn upload_pack_v0(mut self, stream: ByteStream) -> Result<Exit, Gone> {
-        let call = match self.call().await {
-            Ok(call) => call,
-            Err(exit) => return Ok(exit),
-        };
-        let record = call.record.clone();
+    async fn upload_pack_v0(mut self, stream: ByteStream) -> Result<(), Stop> {
+        let (call, record) = self.call().await?;
         let opened = match fetch::open(&call).await {
             Ok(opened) => opened,
-            Err(answer) => return self.last(*answer, record).await,
+            Err(answer) => return self.give(*answer, record).await,
         };
         let opening = advertise::of_view(&call, &opened, self.service).await;
-        if let Some(exit) = self.give(opening, record).await? {
-            return Ok(exit);
-        }
-        let call = match self.call().await {
-            Ok(call) => call,
-            Err(exit) => return Ok(exit),
-        };
-        let record = call.record.clone();
+        self.give(opening, record).await?;
+        let (call, record) = self.call().await?;
         let mut packets = Packets::new(stream);
         packets.stream().count_in(record.received.clone());
         let mut conversation = StatefulFetch::new(call, opened);
@@ -164,44 +159,28 @@ impl Talk<'_> {
                     record.sent(bytes.len());
                     self.output.send(&mut Bytes::from(bytes)).await?;
                 }
-                Step::Answer(answer) => return self.last(*answer, record).await,
+                Step::Answer(answer) => return self.give(*answer, record).await,
                 Step::Nothing => {
                     record.answers(StatusCode::OK);
                     record.close(true);
-                    return Ok(Exit::SUCCESS);
+                    return Ok(());
                 }
             }
         }
     }
 
     /// Refs, then commands and a pack, then the report.
-    async fn receive_pack(mut self, mut stream: ByteStream) -> Result<Exit, Gone> {
-        let call = match self.call().await {
-            Ok(call) => call,
-            Err(exit) => return Ok(exit),
-        };
-        let record = call.record.clone();
-        let opening = advertise::answer(call, self.service).await;
-        if let Some(exit) = self.give(opening, record).await? {
-            return Ok(exit);
-        }
-        let call = match self.call().await {
-            Ok(call) => call,
-            Err(exit) => return Ok(exit),
-        };
-        let record = call.record.clone();
+    async fn receive_pack(mut self, mut stream: ByteStream) -> Result<(), Stop> {
+        self.advertise().await?;
+        let (call, record) = self.call().await?;
         stream.count_in(record.received.clone());
-        let answer = push::answer(call, Input::Stream(stream)).await;
-        self.last(answer, record).await
+        let answer = push::answer(call, Input::stream(stream)).await;
+        self.give(answer, record).await
     }
 
     /// One request, then the archive.
-    async fn upload_archive(mut self, stream: ByteStream) -> Result<Exit, Gone> {
-        let call = match self.call().await {
-            Ok(call) => call,
-            Err(exit) => return Ok(exit),
-        };
-        let record = call.record.clone();
+    async fn upload_archive(mut self, stream: ByteStream) -> Result<(), Stop> {
+        let (call, record) = self.call().await?;
         let mut packets = Packets::new(stream);
         packets.stream().count_in(record.received.clone());
         let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
@@ -210,11 +189,19 @@ impl Talk<'_> {
             Ok(request) => archive::answer_request(call, &request.unwrap_or(Bytes::from_static(pktline::FLUSH))).await,
             Err(error) => fetch::refusal(&record, &error),
         };
-        self.last(answer, record).await
+        self.give(answer, record).await
     }
 
-    /// One request of this conversation, admitted by the accounts at this moment; or how the command ends if it is not.
-    async fn call(&self) -> Result<Call, Exit> {
+    /// What there is, in an exchange of its own.
+    async fn advertise(&mut self) -> Result<(), Stop> {
+        let (call, record) = self.call().await?;
+        let opening = advertise::answer(call, self.service).await;
+        self.give(opening, record).await
+    }
+
+    /// One request of this conversation, admitted by the accounts at this moment, and its record; or how the command ends if it
+    /// is not admitted.
+    async fn call(&self) -> Result<(Call, Arc<Record>), Stop> {
         let record = self.record();
         let want = match self.service {
             Service::UploadPack => Want::Read,
@@ -222,14 +209,15 @@ impl Talk<'_> {
         };
         let admitted = match self.node.gate.admit(&self.identity, &self.name, want).await {
             Ok(Admission::Granted(repository)) => repository,
-            Ok(Admission::Refused(access)) => return Err(not_admitted(access, &record)),
+            Ok(Admission::Refused(access)) => return Err(Stop::Exit(not_admitted(access, &record))),
             Err(error) => {
                 let (status, content) = Answer::engine_error(&error, &record).into_parts();
                 record.answers(status);
-                return Err(refusal(status, &content));
+                return Err(Stop::Exit(refusal(status, &content)));
             }
         };
-        Ok(Call {
+        let record = Arc::new(record);
+        let call = Call {
             node: self.node.clone(),
             name: self.name.clone(),
             admitted,
@@ -237,8 +225,9 @@ impl Talk<'_> {
             version: self.version,
             transport: Transport::Ssh,
             origin: front::public_origin(&self.node.settings),
-            record: Arc::new(record),
-        })
+            record: record.clone(),
+        };
+        Ok((call, record))
     }
 
     fn record(&self) -> Record {
@@ -253,24 +242,19 @@ impl Talk<'_> {
         record
     }
 
-    /// Gives the last answer.
-    async fn last(&mut self, answer: Answer, record: Arc<Record>) -> Result<Exit, Gone> {
-        Ok(self.give(answer, record).await?.unwrap_or(Exit::SUCCESS))
-    }
-
     /// Refuses what is no request.
-    async fn refuse(&mut self, error: &ProtocolError) -> Result<Exit, Gone> {
+    async fn refuse(&mut self, error: &ProtocolError) -> Result<(), Stop> {
         let record = Arc::new(self.record());
-        self.last(fetch::refusal(&record, error), record).await
+        self.give(fetch::refusal(&record, error), record).await
     }
 
-    /// Sends an answer; gives how the command ends if the answer is a refusal.
-    async fn give(&mut self, answer: Answer, record: Arc<Record>) -> Result<Option<Exit>, Gone> {
+    /// Sends an answer; the command ends if the answer is a refusal.
+    async fn give(&mut self, answer: Answer, record: Arc<Record>) -> Result<(), Stop> {
         let (status, content) = answer.into_parts();
         record.answers(status);
         if status != StatusCode::OK {
             record.close(true);
-            return Ok(Some(refusal(status, &content)));
+            return Err(Stop::Exit(refusal(status, &content)));
         }
         let refused = refuses(&content);
         let mut body = ResponseBody::new(content, record.clone());
@@ -278,11 +262,13 @@ impl Talk<'_> {
             match frame.map(hyper::body::Frame::into_data) {
                 Ok(Ok(mut piece)) => self.output.send(&mut piece).await?,
                 Ok(Err(_)) => {}
-                Err(cut) => return Ok(Some(Exit::fatal(&cut.0))),
+                Err(cut) => return Err(Stop::Exit(Exit::fatal(&cut.0))),
             }
         }
-        let failed = refused || (self.service == Service::UploadPack && record.has_failed());
-        Ok(failed.then(Exit::told))
+        if refused || (self.service == Service::UploadPack && record.has_failed()) {
+            return Err(Stop::Exit(Exit::told()));
+        }
+        Ok(())
     }
 }
 
