@@ -1,6 +1,7 @@
 //! The `cuesta` binary: configuration, HTTP, SSH, commands, metrics. What Git means is the engine's business and how it is said
 //! on the wire is the protocol's; here the two meet.
 
+mod accept;
 pub mod access;
 pub mod background;
 pub mod cli;
@@ -19,3 +20,4 @@ pub mod storage;
 pub mod tls;
 pub mod unflushed;
 pub mod uri_signer;
+mod watched_reads;

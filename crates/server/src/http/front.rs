@@ -250,7 +250,7 @@ async fn rpc(call: Call, service: Service, parts: &Parts, body: Incoming) -> Ans
     };
     match service {
         Service::UploadPack => fetch::answer(call, body).await,
-        Service::ReceivePack => push::answer(call, Input::Body(body)).await,
+        Service::ReceivePack => push::answer(call, Input::body(body)).await,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::front::{self, Connection};
 use super::opening::Opening;
 use super::stall_guard::StallGuard;
+use crate::accept::accept;
 use crate::node::Node;
 use crate::tls::Tls;
 use hyper::service::service_fn;
@@ -29,8 +30,6 @@ const READ_BUFFER_LEN_MAX: usize = 128 << 10;
 const STREAMS_MAX: u32 = 64;
 /// How long a client may read nothing of an answer.
 const STALL_MAX: Duration = Duration::from_secs(120);
-/// Rest after a failed accept: usually too many open files, which only time can mend.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`, then lets requests in flight end for as long as the settings allow. Says whether all did.
 pub async fn serve(node: Arc<Node>, listener: TcpListener, tls: Option<Tls>, stop: impl Future<Output = ()>) -> bool {
@@ -40,17 +39,9 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, tls: Option<Tls>, sto
     let builder = Arc::new(builder());
     tokio::pin!(stop);
     loop {
-        let accepted = async {
-            let slot = slots.clone().acquire_owned().await;
-            (slot, listener.accept().await)
-        };
-        let (slot, accepted) = tokio::select! {
+        let (slot, stream, remote) = tokio::select! {
             () = &mut stop => break,
-            accepted = accepted => accepted,
-        };
-        let Ok((stream, remote)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
+            accepted = accept(&listener, &slots) => accepted,
         };
         node.metrics.connection_opened();
         let (tls, watcher) = (tls.clone(), graceful.watcher());
@@ -100,8 +91,6 @@ struct Served {
 
 impl Served {
     async fn accept(self, stream: TcpStream, tls: Option<Arc<Tls>>) {
-        // Small answers must not wait for the client's acknowledgment of earlier ones.
-        let _ = stream.set_nodelay(true);
         let Some(tls) = tls else {
             return self.serve(stream).await;
         };
@@ -122,7 +111,7 @@ impl Served {
             let node = node.clone();
             async move { Ok::<_, Infallible>(front::respond(node, connection, request).await) }
         });
-        let stream = Opening::new(StallGuard::new(stream, STALL_MAX), HEAD_TIME_MAX);
+        let stream = Opening::of(StallGuard::new(stream, STALL_MAX), HEAD_TIME_MAX);
         let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         if let Err(error) = watcher.watch(served).await {
             tracing::debug!(error = ?error.to_string(), "connection ended");

@@ -1,13 +1,12 @@
 //! A stream that can be cut from outside: the SSH library runs a connection in a task of its own, which ends when its
 //! stream does.
 
+use crate::watched_reads::{Watch, WatchedReads};
 use futures::task::AtomicWaker;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::Context;
 
 /// What cuts a stream.
 #[derive(Default)]
@@ -29,50 +28,15 @@ impl Leash {
 }
 
 /// A stream on a leash.
-pub(super) struct Leashed<S> {
-    stream: S,
-    leash: Arc<Leash>,
-}
+pub(super) type Leashed<S> = WatchedReads<S, Arc<Leash>>;
 
-impl<S> Leashed<S> {
-    pub(super) fn new(stream: S, leash: Arc<Leash>) -> Self {
-        Self { stream, leash }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Leashed<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.leash.reader.register(cx.waker());
-        if self.leash.is_cut() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+impl Watch for Arc<Leash> {
+    fn before(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        self.reader.register(cx.waker());
+        if self.is_cut() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Leashed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Ok(())
     }
 }
 

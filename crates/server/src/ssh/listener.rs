@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::leash::{Leash, Leashed};
 use super::login::Logins;
+use crate::accept::accept;
 use crate::http::stall_guard::StallGuard;
 use crate::node::Node;
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg, PrivateKey};
@@ -37,8 +38,6 @@ const PACKET_BYTES_MAX: u32 = 32 << 10;
 const PACKETS_HELD_MAX: usize = 16;
 /// Time for a farewell to reach a client.
 const FAREWELL_TIME: Duration = Duration::from_secs(2);
-/// Rest after a failed accept: usually too many open files, which only time can mend.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`, then lets commands that run end for as long as the settings allow. Says whether all did.
 pub async fn serve(
@@ -55,18 +54,10 @@ pub async fn serve(
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     loop {
-        let accepted = async {
-            let slot = slots.clone().acquire_owned().await;
-            (slot, listener.accept().await)
-        };
-        let (slot, accepted) = tokio::select! {
+        let (slot, stream, peer) = tokio::select! {
             () = &mut stop => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accepted => accepted,
-        };
-        let Ok((stream, peer)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
+            accepted = accept(&listener, &slots) => accepted,
         };
         node.metrics.ssh_connection_opened();
         let (node, config, logins, stopped) = (node.clone(), config.clone(), logins.clone(), stopped.clone());
@@ -149,8 +140,6 @@ async fn serve_connection(
     (stream, peer): (TcpStream, SocketAddr),
     mut stopped: watch::Receiver<bool>,
 ) {
-    // Small answers must not wait for the client's acknowledgment of earlier ones.
-    let _ = stream.set_nodelay(true);
     let leash = Arc::new(Leash::default());
     let stream = Leashed::new(StallGuard::new(stream, STALL_MAX), leash.clone());
     let (open, mut channels) = watch::channel(0);
