@@ -1,14 +1,14 @@
 //! One layer: its cue, loaded section by section when first needed, and ranged reads of its pack.
 
 use crate::{EngineError, graph::Slot};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cuesta_format::{
     CueCounts, CueHeader, Entries, Externals, Filter, FormatError, LayerId, LayerMeta, LayerPlace, LogId, Lookup,
     Roots, SectionKind, Segments, layer_cue_key, layer_pack_key,
 };
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use cuesta_ledger::LayerRecord;
-use cuesta_store::{Access, BlockCache};
+use cuesta_store::{Access, BlockCache, concatenate};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -352,16 +352,6 @@ impl Layer {
         self.shared.lock().insert(larger.layer.id(), Arc::clone(&shared));
         shared
     }
-}
-
-/// One piece out of many; a single one is not copied.
-fn concatenate(mut pieces: Vec<Bytes>) -> Bytes {
-    if pieces.len() <= 1 {
-        return pieces.pop().unwrap_or_default();
-    }
-    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-    whole.freeze()
 }
 
 impl Index {

@@ -15,7 +15,7 @@ mod upload;
 mod world;
 
 pub use bucket::{Bucket, Created, Listed, Swapped, Version};
-pub use cache::{Access, BlockCache, CacheCounters, CacheOptions};
+pub use cache::{Access, BlockCache, CacheCounters, CacheOptions, concatenate};
 pub use counters::{Counters, Operation, Tally};
 pub use error::{Result, StoreError, StoreErrorKind};
 pub use options::{BucketOptions, install_tls_provider};

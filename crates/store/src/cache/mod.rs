@@ -345,7 +345,7 @@ impl BlockCache {
 }
 
 /// One piece out of many; a single one is not copied.
-fn concatenate(mut pieces: Vec<Bytes>) -> Bytes {
+pub fn concatenate(mut pieces: Vec<Bytes>) -> Bytes {
     if pieces.len() <= 1 {
         return pieces.pop().unwrap_or_default();
     }
