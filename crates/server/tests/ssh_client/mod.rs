@@ -33,6 +33,12 @@ impl client::Handler for Trusting {
     }
 }
 
+/// Packets of one channel that the client keeps unread.
+///
+/// At the next one it reads nothing more from the connection, other channels' packets neither: a
+/// case that leaves a channel unread must stay below, or it waits for ever for its own answers.
+const PACKETS_UNREAD_MAX: usize = 4096;
+
 /// A connection, and the key that the server showed.
 pub struct Connection {
     pub handle: Handle<Trusting>,
@@ -52,9 +58,11 @@ impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
         let handler = Trusting::default();
         let seen = handler.seen.clone();
-        let handle = client::connect(Arc::new(client::Config::default()), address, handler)
-            .await
-            .unwrap();
+        let config = client::Config {
+            channel_buffer_size: PACKETS_UNREAD_MAX,
+            ..client::Config::default()
+        };
+        let handle = client::connect(Arc::new(config), address, handler).await.unwrap();
         let server_key = seen.lock().unwrap().clone().unwrap();
         Self { handle, server_key }
     }
@@ -99,7 +107,11 @@ pub async fn ended(mut channel: Channel<Msg>) -> Ended {
         match message {
             ChannelMsg::Data { data } => ended.out.extend_from_slice(&data),
             ChannelMsg::ExtendedData { data, .. } => err.extend_from_slice(&data),
-            ChannelMsg::ExitStatus { exit_status } => ended.code = Some(exit_status),
+            ChannelMsg::ExitStatus { exit_status } => {
+                ended.code = Some(exit_status);
+                // The server waits a while for those that still send. It may have closed the channel already.
+                let _ = channel.eof().await;
+            }
             ChannelMsg::Close => break,
             _ => {}
         }
