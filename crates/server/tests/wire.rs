@@ -248,6 +248,52 @@ fn what_may_be_wanted_follows_the_settings_in_every_version() {
 }
 
 #[test]
+fn a_have_is_acknowledged_only_if_a_shown_ref_reaches_it() {
+    let pair = Pair::new();
+    let ask = |version: &str, oid: &str| {
+        let (want, have) = (format!("want {}", pair.oid("main")), format!("have {oid}"));
+        let request = if version == V2 {
+            v2("fetch", &[], &[&want, "no-progress", "wait-for-done", &have])
+        } else {
+            let want = format!("{want} multi_ack_detailed");
+            [lines(&[&want]), b"0000".to_vec(), lines(&[&have]), b"0000".to_vec()].concat()
+        };
+        pair.ask("upload-pack", version, &request)
+    };
+    let is_acknowledged = |answer: &[u8]| String::from_utf8_lossy(answer).contains("ACK ");
+    let shown = ["main", "main~1", "v1", "main~1^{tree}", "main~2:file"];
+    let others = ["secret", "secret:file", "gone", "gone^{tree}"];
+    for version in [V0, V2] {
+        for revision in [&shown[..], &others].concat() {
+            let answers = ask(version, &pair.oid(revision));
+            assert!(is_acknowledged(&answers.ours), "{revision} over {version}");
+            assert!(is_acknowledged(&answers.stock), "{revision} over {version}");
+            // Of what is no commit, and clients never say, stock git's v0 does not see where it leads; of a commit it looks
+            // at its parents at once, whether the client said that it has them or not.
+            if ["main", "main~1"].contains(&revision) {
+                answers.same();
+            }
+        }
+    }
+    pair.config("transfer.hideRefs", "refs/secret");
+    for version in [V0, V2] {
+        for revision in shown {
+            let answers = ask(version, &pair.oid(revision));
+            assert!(is_acknowledged(&answers.ours), "{revision} over {version}");
+        }
+        let unknown = ask(version, &"1".repeat(40)).same();
+        for revision in others {
+            let answers = ask(version, &pair.oid(revision));
+            assert!(is_acknowledged(&answers.stock));
+            assert_eq!(answers.ours, unknown.as_bytes(), "{revision} over {version}");
+        }
+    }
+    // Who may ask for it by id may learn that it is there.
+    pair.config("uploadpack.allowTipSHA1InWant", "true");
+    ask(V2, &pair.oid("secret")).same();
+}
+
+#[test]
 fn banned_filters_are_refused_in_gits_words() {
     let pair = Pair::new();
     pair.config("uploadpack.allowFilter", "true");

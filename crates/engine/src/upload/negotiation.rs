@@ -1,5 +1,6 @@
 //! Finding out what both sides have.
 
+use super::Reach;
 use super::select::Targets;
 use crate::graph::{Graph, Position};
 use crate::{EngineError, View};
@@ -9,6 +10,8 @@ use std::sync::Arc;
 /// One negotiation: the wants, and the haves named so far. Pure bookkeeping over a view's graph, no I/O after `new`.
 pub struct Negotiation {
     graph: Arc<Graph>,
+    /// What the client may learn of; all that the repository has if not said.
+    shown: Option<Arc<Reach>>,
     wants: Vec<Position>,
     common: Vec<ObjectId>,
     common_commits: Vec<Position>,
@@ -16,7 +19,10 @@ pub struct Negotiation {
 
 impl Negotiation {
     /// Starts with the wants. Those the view does not have are [`EngineError::NotOurRef`].
-    pub async fn new(view: &View, wants: &[ObjectId]) -> Result<Self, EngineError> {
+    ///
+    /// With `shown` ([`super::shown_to`]) only what that reaches is ever known: who guesses an id by which refs that are
+    /// hidden from them go is told nothing.
+    pub async fn new(view: &View, wants: &[ObjectId], shown: Option<Arc<Reach>>) -> Result<Self, EngineError> {
         let graph = view.graph().await?;
         let mut targets = Targets::default();
         for want in wants {
@@ -26,14 +32,20 @@ impl Negotiation {
         }
         Ok(Self {
             graph,
+            shown,
             wants: targets.commits,
             common: Vec::new(),
             common_commits: Vec::new(),
         })
     }
 
-    /// Takes in an object the client says it has; true if the repository has it too.
+    /// Takes in an object the client says it has; true if the repository has it too, as far as the client may know.
     pub fn have(&mut self, oid: &ObjectId) -> Result<bool, EngineError> {
+        if let Some(shown) = &self.shown
+            && !shown.reaches(oid)?
+        {
+            return Ok(false);
+        }
         let mut targets = Targets::default();
         let known = targets.add(&self.graph, oid)?;
         if known {

@@ -1,8 +1,10 @@
 //! Which objects a client may ask for by id.
 
+use super::Reach;
 use crate::{EngineError, View};
 use cuesta_git::{HiddenRefs, ObjectId};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Which objects a client may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,18 @@ pub async fn may_have(
         WantPolicy::Any => Ok(view.graph().await?.locate_vouched(oid).is_some()),
         _ => view.reach(&policy.hidden(hidden)).await?.reaches(oid),
     }
+}
+
+/// What bounds the objects whose being here a client may learn of; `None` if nothing does. That is what it may ask for: where
+/// refs are hidden from it, what the others reach.
+///
+/// Cost, only where refs are hidden: for the first who asks of a view, a walk over the history of its refs.
+pub async fn shown_to(view: &View, policy: WantPolicy, hidden: &HiddenRefs) -> Result<Option<Arc<Reach>>, EngineError> {
+    let hidden = policy.hidden(hidden);
+    if hidden.is_empty() {
+        return Ok(None);
+    }
+    view.reach(&hidden).await.map(Some)
 }
 
 /// Those of `wants` that no shown ref names.

@@ -14,7 +14,7 @@ use crate::http::request_body::{BodyError, RequestBody};
 use crate::http::response_body::Content;
 use crate::ref_rope::Form;
 use bytes::Bytes;
-use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, Plan, UploadRequest};
+use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, Plan, UploadRequest, WantPolicy};
 use cuesta_engine::{EngineError, Repository, View};
 use cuesta_git::ObjectId;
 use cuesta_protocol::filter::FilterSpec;
@@ -113,10 +113,6 @@ impl Exchange {
 
     pub(super) fn call(&self) -> &Call {
         &self.call
-    }
-
-    pub(super) fn view(&self) -> &View {
-        &self.view
     }
 
     /// What a client is told whose request is refused.
@@ -253,7 +249,7 @@ impl Exchange {
         if fetch.haves.is_empty() {
             return Ok((Vec::new(), false));
         }
-        let mut negotiation = Negotiation::new(&self.view, wants).await?;
+        let mut negotiation = self.negotiation(wants).await?;
         let (haves, asks_ready) = (fetch.haves.clone(), fetch.asks_ready());
         self.negotiate(haves.len(), move || {
             for have in &haves {
@@ -277,7 +273,7 @@ impl Exchange {
         if let (Some(boundary), true) = (&boundary, request.asks_to_deepen()) {
             write_v0_shallow(&mut out, boundary.shallow(), boundary.unshallow());
         }
-        let mut negotiation = Negotiation::new(&self.view, &request.pack.wants).await?;
+        let mut negotiation = self.negotiation(&request.pack.wants).await?;
         let asked = request.clone();
         let (pack_follows, common, out) = self
             .negotiate(events.len(), move || {
@@ -338,13 +334,26 @@ impl Exchange {
         Ok(Some(Arc::new(boundary)))
     }
 
+    /// A negotiation about these wants, in which nothing is told of what only hidden refs reach.
+    pub(super) async fn negotiation(&self, wants: &[ObjectId]) -> Result<Negotiation, EngineError> {
+        let (policy, hidden) = (self.want_policy(), self.options().hidden(Service::UploadPack));
+        let shown = upload::shown_to(&self.view, policy, &hidden).await?;
+        Negotiation::new(&self.view, wants, shown).await
+    }
+
+    fn want_policy(&self) -> WantPolicy {
+        let stateless = self.call.transport == Transport::Http;
+        self.options().wants(self.call.version, stateless)
+    }
+
     /// Runs a negotiation where it may take its time.
     pub(super) async fn negotiate<T: Send + 'static>(
         &self,
         haves: usize,
         work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        if haves <= HAVES_INLINE_MAX {
+        // Where refs are hidden a look-up may be a pass over the cues.
+        if haves <= HAVES_INLINE_MAX && self.options().hidden(Service::UploadPack).is_empty() {
             work()
         } else {
             self.call.node.workers.run(work).await
@@ -352,9 +361,7 @@ impl Exchange {
     }
 
     pub(super) async fn check_wants(&self, wants: &[ObjectId]) -> Result<(), EngineError> {
-        let (options, stateless) = (self.options(), self.call.transport == Transport::Http);
-        let policy = options.wants(self.call.version, stateless);
-        let hidden = options.hidden(Service::UploadPack);
+        let (policy, hidden) = (self.want_policy(), self.options().hidden(Service::UploadPack));
         match upload::refused_want(&self.view, wants, policy, &hidden).await? {
             Some(want) => Err(EngineError::NotOurRef(want)),
             None => Ok(()),

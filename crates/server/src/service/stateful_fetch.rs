@@ -109,7 +109,7 @@ impl StatefulFetch {
         }
         let bargain = Bargain {
             acks: v0::Negotiation::new(&request, false),
-            known: Negotiation::new(self.exchange.view(), &request.pack.wants).await?,
+            known: self.exchange.negotiation(&request.pack.wants).await?,
         };
         self.talk = Some(Talk {
             request,
