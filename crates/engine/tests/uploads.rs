@@ -435,7 +435,7 @@ async fn tags_follow_what_they_tag() {
         view.refs().map(|shown| shown.name.to_string()).collect::<Vec<_>>(),
         ["refs/heads/main", "refs/tags/old", "refs/tags/outer"]
     );
-    let mut negotiation = Negotiation::new(&view, &[tip]).await.unwrap();
+    let mut negotiation = Negotiation::new(&view, &[tip], None).await.unwrap();
     assert!(!negotiation.is_ready().unwrap());
     assert!(negotiation.have(&old).unwrap());
     assert_eq!(negotiation.common(), [old]);
@@ -483,10 +483,11 @@ async fn objects_stream_as_they_read() {
             wants: vec![history.commits[8].oid],
             ..UploadRequest::default()
         };
+        let pack = pack_of(&view, &request).await;
+        let bytes = plan(&view, &request).await.unwrap().bytes();
+        assert!((pack.len() as u64..7_000_000).contains(&(bytes + 1_000)), "{bytes}");
         let client = Git::new(history.format);
-        client
-            .run(&["index-pack", "--stdin", "--strict"], &pack_of(&view, &request).await)
-            .unwrap();
+        client.run(&["index-pack", "--stdin", "--strict"], &pack).unwrap();
     }
 }
 

@@ -64,6 +64,16 @@ impl Plan {
         self.objects
     }
 
+    /// Bytes that sending the pack goes through, at most: the entries as they are stored, and the contents of those that are
+    /// made anew. Cost: a look at each entry.
+    pub fn bytes(&self) -> u64 {
+        let entries = |position: Position| Some(&self.graph.slot(position.slot).ok()?.index.entries);
+        let stored = |position: Position| entries(position).map_or(0..0, |entries| entries.range(position.entry));
+        let copied = self.copied.iter().map(stored).map(|range| range.end - range.start);
+        let size = |position: Position| entries(position).map_or(0, |entries| entries.size(position.entry));
+        copied.chain(self.rebuilt.iter().map(size)).fold(0, u64::saturating_add)
+    }
+
     /// The packs that the client must fetch beside this one. Cost: a ranged read for each, of its checksum.
     pub async fn offloaded(&self) -> Result<Vec<OffloadedPack>, EngineError> {
         let mut packs = Vec::with_capacity(self.offloaded.len());

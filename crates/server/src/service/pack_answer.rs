@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Packs of fewer objects give their place among the fetches back once they are planned.
+/// Packs of fewer objects give their place among the fetches back once they are planned, unless their bytes are many.
 const LARGE_OBJECTS_MIN: u32 = 1000;
+/// Packs of fewer bytes fit into one read, and mostly into what the sockets hold.
+const LARGE_BYTES_MIN: u64 = 1 << 20;
 
 /// How a pack is sent.
 pub struct PackForm {
@@ -110,9 +112,9 @@ impl PackAnswer {
         }
         let count = plan.object_count();
         self.text(&format!("Enumerating objects: {count}, done.\n"));
-        self.state = State::Sending(plan.stream());
         // A small pack holds next to nothing, so it need not keep others waiting.
-        self._permit = permit.filter(|_| count >= LARGE_OBJECTS_MIN);
+        self._permit = permit.filter(|_| is_large(count, || plan.bytes()));
+        self.state = State::Sending(plan.stream());
     }
 
     async fn next(&mut self) -> Option<Result<Piece, Cut>> {
@@ -193,10 +195,26 @@ impl PackAnswer {
     }
 }
 
+fn is_large(objects: u32, bytes: impl FnOnce() -> u64) -> bool {
+    objects >= LARGE_OBJECTS_MIN || bytes() >= LARGE_BYTES_MIN
+}
+
 /// What `work` comes to; `None` if that takes longer than `silence`.
 pub(super) async fn within<T>(silence: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
     match silence {
         Some(silence) => tokio::time::timeout(silence, work).await.ok(),
         None => Some(work.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_is_large_by_its_objects_or_its_bytes() {
+        assert!(!is_large(LARGE_OBJECTS_MIN - 1, || LARGE_BYTES_MIN - 1));
+        assert!(is_large(1, || LARGE_BYTES_MIN));
+        assert!(is_large(LARGE_OBJECTS_MIN, || unreachable!("a pass over all entries")));
     }
 }
