@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What this server is reached by, and every client that knows bundles fetches them by.
+const BUNDLE_SCHEMES: [&str; 2] = ["http", "https"];
+
 /// Makes the URIs of one repository for one client.
 pub struct PayloadUris {
     call: Arc<Call>,
@@ -45,21 +48,24 @@ impl PayloadUris {
     }
 
     async fn uri(&self, id: &PayloadId) -> Result<Option<String>, EngineError> {
+        let is_fit = |uri: &String| is_fit(uri, &self.schemes);
         if self.from == PackfileUris::Bucket {
             let lifetime = Duration::from_secs(self.call.node.uris.seconds());
             let uri = self.repository.payload_url(id, lifetime).await?;
-            if let Some(uri) = uri.filter(|uri| self.is_fit(uri)) {
+            if let Some(uri) = uri.filter(is_fit) {
                 return Ok(Some(uri));
             }
         }
-        Ok(own_uri(&self.call, &self.repository, id).filter(|uri| self.is_fit(uri)))
+        Ok(own_uri(&self.call, &self.repository, id).filter(is_fit))
     }
+}
 
-    /// A URI goes into a line of the answer, and into the client's command line.
-    fn is_fit(&self, uri: &str) -> bool {
-        let scheme = uri.split_once("://").map_or("", |(scheme, _)| scheme);
-        self.schemes.iter().any(|known| known == scheme.as_bytes()) && uri.bytes().all(|byte| byte.is_ascii_graphic())
-    }
+/// Whether a URI may be given to a client that understands these schemes: it goes into a line of the answer, and into the
+/// client's command line.
+fn is_fit<S: AsRef<[u8]>>(uri: &str, schemes: &[S]) -> bool {
+    let scheme = uri.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_known = schemes.iter().any(|known| known.as_ref() == scheme.as_bytes());
+    is_known && uri.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// A signed URI of this server; `None` where it is not known by what name the client reaches it.
@@ -81,7 +87,7 @@ pub async fn bundle_uri(call: &Call, repository: &Repository, view: &View) -> Re
     if values.is_empty() {
         let reach = view.reach(&options.hidden(Service::UploadPack)).await?;
         for id in view.bundles(&reach, options.uri_bytes_min()).await? {
-            if let Some(uri) = own_uri(call, repository, &id) {
+            if let Some(uri) = own_uri(call, repository, &id).filter(|uri| is_fit(uri, &BUNDLE_SCHEMES)) {
                 values.insert(format!("bundle.{}.uri", id.layer), uri);
             }
         }
@@ -93,4 +99,26 @@ pub async fn bundle_uri(call: &Call, repository: &Repository, view: &View) -> Re
     let mut out = Vec::new();
     write_bundle_uri(&mut out, &values);
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_neither_a_line_nor_a_command_line_carries_is_unfit() {
+        assert!(is_fit("https://host/a/b?signature=0", &BUNDLE_SCHEMES));
+        assert!(is_fit("http://host:1/a", &["http"]));
+        for uri in [
+            "ftp://host/a",
+            "host/a",
+            "https:/host",
+            "https://host/a b",
+            "https://host/\n",
+            "https://h\u{f6}st/",
+        ] {
+            assert!(!is_fit(uri, &BUNDLE_SCHEMES), "{uri:?}");
+        }
+        assert!(!is_fit("http://host/a", &["https"]));
+    }
 }
