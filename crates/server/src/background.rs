@@ -3,9 +3,8 @@
 
 use crate::node::Node;
 use cuesta_engine::{EngineError, Flushed, Repository};
-use cuesta_format::LogId;
 use futures::StreamExt;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +13,8 @@ use tokio::time::MissedTickBehavior;
 
 /// Time between two rounds of flushes.
 const ROUND: Duration = Duration::from_secs(1);
+/// Rounds after which what could not be opened at the start is tried again.
+const RESUME_ROUNDS: u64 = 60;
 /// Flushed repositories that wait for maintenance.
 const FLUSHED_MAX: usize = 1024;
 /// Repositories flushed at once.
@@ -54,10 +55,12 @@ impl Background {
 }
 
 async fn run(node: Arc<Node>, flushed: mpsc::Sender<Arc<Repository>>, mut stopped: watch::Receiver<bool>) {
-    resume(&node).await;
     let mut ticks = tokio::time::interval(ROUND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    for number in 0u64.. {
+        if number.is_multiple_of(RESUME_ROUNDS) {
+            resume(&node).await;
+        }
         let is_last = tokio::select! {
             _ = ticks.tick() => false,
             _ = stopped.changed() => true,
@@ -99,20 +102,34 @@ async fn flush_and_fold(repository: &Repository) -> Result<Flushed, EngineError>
     Ok(flushed)
 }
 
-/// Puts the repositories into the first round that an earlier process left unflushed.
+/// Sees to the repositories that an earlier process left unflushed: each goes into the next round, unless it is no more or
+/// never got a name. Those that cannot be opened stay in the file and are tried again.
 async fn resume(node: &Node) {
-    let left: BTreeSet<LogId> = node.unflushed.take_left().into_iter().collect();
+    let left = node.unflushed.left();
     if left.is_empty() {
         return;
     }
-    let directory = node.engine.directory().log().current();
-    for record in directory.names().values().filter(|record| left.contains(&record.log)) {
-        match node.engine.open_repository(*record).await {
-            Ok(repository) => node.unflushed.note(&repository),
-            Err(error) => {
-                tracing::warn!(repository = %record.log, error = ?error.to_string(), "cannot look for what a crash left");
+    let directory = match node.engine.directory().log().fresh().await {
+        Ok(directory) => directory,
+        Err(error) => {
+            tracing::warn!(error = ?error.to_string(), "cannot look for what a crash left; trying again");
+            return;
+        }
+    };
+    let records = directory.names().values().filter(|record| left.contains(&record.log));
+    let records: BTreeMap<_, _> = records.map(|record| (record.log, *record)).collect();
+    for log in left {
+        if let Some(record) = records.get(&log) {
+            match node.engine.open_repository(*record).await {
+                Ok(repository) => node.unflushed.note(&repository),
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::warn!(repository = %log, ?error, "cannot look for what a crash left; trying again");
+                    continue;
+                }
             }
         }
+        node.unflushed.seen_to(log);
     }
 }
 

@@ -131,3 +131,52 @@ fn what_a_crash_left_in_the_ledger_is_flushed_at_the_next_start() {
         assert!(node.unflushed.is_empty(), "nothing is left");
     });
 }
+
+#[test]
+fn what_cannot_be_opened_is_remembered_and_what_is_gone_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let hints = directory.path().join("ledger/unflushed");
+    let away = directory.path().join("away");
+    let (kept, checkpoints) = life(async {
+        let node = node(directory.path()).await;
+        let make = async |name: &str| {
+            let name = RepositoryName::parse(name).unwrap();
+            node.engine
+                .create_repository(&name, ObjectFormat::Sha1, "")
+                .await
+                .unwrap()
+        };
+        let (kept, gone) = (make("a/b").await, make("c/d").await);
+        push(&kept, 100, 1).await;
+        kept.write_checkpoint().await.unwrap().unwrap();
+        for repository in [&kept, &gone] {
+            let _expected = node.unflushed.expect(repository.id());
+            push(repository, 100, 2).await;
+        }
+        node.engine
+            .delete_repository(&RepositoryName::parse("c/d").unwrap(), "")
+            .await
+            .unwrap();
+        let key = cuesta_format::checkpoint_key(kept.id(), 0).to_string();
+        let place = directory.path().join("bucket").join(&key);
+        (kept.id(), place.parent().unwrap().to_owned())
+    });
+    // Without its checkpoint the log cannot be read.
+    std::fs::rename(&checkpoints, &away).unwrap();
+    let hinted = || std::fs::read_to_string(&hints).unwrap();
+    life(async {
+        let node = node(directory.path()).await;
+        for _ in 0..2 {
+            resume(&node).await;
+            node.unflushed.settle();
+            assert!(node.unflushed.is_empty());
+            assert_eq!(hinted(), format!("{kept}\n"));
+        }
+        std::fs::rename(&away, &checkpoints).unwrap();
+        resume(&node).await;
+        assert_eq!(node.unflushed.len(), 1);
+        let (flushed, _due) = mpsc::channel(1);
+        round(&node, &flushed).await;
+        assert_eq!(hinted(), "");
+    });
+}

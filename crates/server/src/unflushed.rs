@@ -25,8 +25,8 @@ pub struct Unflushed(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     due: BTreeMap<LogId, Arc<Repository>>,
-    /// What an earlier process left in the file, until somebody asks.
-    left: Vec<LogId>,
+    /// What an earlier process left in the file, until somebody has seen to it.
+    left: BTreeSet<LogId>,
     /// Pushes under way, by log.
     expected: BTreeMap<LogId, usize>,
     /// What the file holds.
@@ -46,7 +46,7 @@ impl Unflushed {
         let left = read(&path)?;
         let journal = Journal::begin(path, &left)?;
         let inner = Inner {
-            written: left.iter().copied().collect(),
+            written: left.clone(),
             left,
             journal: Some(journal),
             ..Inner::default()
@@ -54,10 +54,14 @@ impl Unflushed {
         Ok(Self(Mutex::new(inner)))
     }
 
-    /// The logs that an earlier process may have left unflushed, once. They are in the file until the next round has
-    /// ended.
-    pub fn take_left(&self) -> Vec<LogId> {
-        std::mem::take(&mut self.0.lock().left)
+    /// The logs that an earlier process may have left unflushed and that nobody has seen to yet: they stay in the file.
+    pub fn left(&self) -> BTreeSet<LogId> {
+        self.0.lock().left.clone()
+    }
+
+    /// Says that a log which was left has been seen to: its repository is noted, or there is none any more.
+    pub fn seen_to(&self, log: LogId) {
+        self.0.lock().left.remove(&log);
     }
 
     /// Remembers a log before something small is appended to it.
@@ -105,11 +109,11 @@ impl Unflushed {
     pub fn settle(&self) {
         let mut inner = self.0.lock();
         let inner = &mut *inner;
-        let (due, expected) = (&inner.due, &inner.expected);
+        let (due, expected, left) = (&inner.due, &inner.expected, &inner.left);
         let before = inner.written.len();
         inner
             .written
-            .retain(|log| due.contains_key(log) || expected.contains_key(log));
+            .retain(|log| due.contains_key(log) || expected.contains_key(log) || left.contains(log));
         if inner.written.len() < before
             && let Some(journal) = &mut inner.journal
         {
@@ -182,9 +186,9 @@ fn write_new<'a>(path: &Path, logs: impl IntoIterator<Item = &'a LogId>) -> io::
 }
 
 /// The ids in the file. A line that a crash cut short, or that is none of ours, is passed over.
-fn read(path: &Path) -> io::Result<Vec<LogId>> {
+fn read(path: &Path) -> io::Result<BTreeSet<LogId>> {
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         opened => opened?,
     };
     let mut logs = BTreeSet::new();
@@ -192,7 +196,7 @@ fn read(path: &Path) -> io::Result<Vec<LogId>> {
         let line = line?;
         logs.extend(std::str::from_utf8(&line).ok().and_then(LogId::from_hex));
     }
-    Ok(logs.into_iter().collect())
+    Ok(logs)
 }
 
 #[cfg(test)]
@@ -200,7 +204,8 @@ mod tests {
     use super::*;
 
     fn reopened(directory: &Path) -> Vec<LogId> {
-        read(&directory.join("unflushed")).unwrap()
+        let read = read(&directory.join("unflushed")).unwrap();
+        read.into_iter().collect()
     }
 
     #[test]
@@ -208,7 +213,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("unflushed");
         let unflushed = Unflushed::open(path).unwrap();
-        assert!(unflushed.take_left().is_empty());
+        assert!(unflushed.left().is_empty());
         let (one, other) = (LogId(u128::MAX), LogId(7));
         let first = unflushed.expect(one);
         let again = unflushed.expect(one);
@@ -229,15 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_stays_until_it_was_looked_at_and_rubbish_is_passed_over() {
+    fn what_was_left_stays_until_it_was_seen_to_and_rubbish_is_passed_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("unflushed");
         std::fs::write(&path, format!("{:032x}\nrubbish\n\u{fffd}\n{:031x}", 5, 6)).unwrap();
         assert_eq!(reopened(directory.path()), [LogId(5)]);
         let unflushed = Unflushed::open(path).unwrap();
-        assert_eq!(unflushed.take_left(), [LogId(5)]);
-        assert!(unflushed.take_left().is_empty());
-        assert_eq!(reopened(directory.path()), [LogId(5)]);
+        unflushed.settle();
+        assert_eq!(reopened(directory.path()), [LogId(5)], "nobody has seen to it");
+        assert_eq!(unflushed.left().into_iter().collect::<Vec<_>>(), [LogId(5)]);
+        unflushed.seen_to(LogId(5));
+        assert!(unflushed.left().is_empty());
+        assert_eq!(reopened(directory.path()), [LogId(5)], "until a round has settled it");
         unflushed.settle();
         assert!(reopened(directory.path()).is_empty());
     }
