@@ -13,8 +13,8 @@ use tokio::sync::OnceCell;
 
 /// Layers whose filters are fetched at once.
 const LOADS_IN_FLIGHT_MAX: usize = 32;
-/// Rules of hiding whose reach is kept: mostly there is one, and the one that hides nothing.
-const REACHES_MAX: usize = 4;
+/// Rules of hiding about which answers are kept: mostly there is one, and the one that hides nothing.
+const RULES_MAX: usize = 4;
 
 /// A snapshot of a repository: refs, layers and the objects in them. Cheap to clone; never changes.
 ///
@@ -33,7 +33,33 @@ struct Inner {
     bucket: OnceCell<Vec<Arc<Layer>>>,
     graph: OnceCell<Arc<Graph>>,
     /// What is reachable from refs that certain rules do not hide.
-    reaches: Mutex<Vec<(HiddenRefs, Arc<Reach>)>>,
+    reaches: Kept<Arc<Reach>>,
+    /// Whether certain rules hide any ref.
+    hiding: Kept<bool>,
+}
+
+/// Answers that depend on rules of hiding, for the rules asked about last.
+struct Kept<T>(Mutex<Vec<(HiddenRefs, T)>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    fn find(&self, hidden: &HiddenRefs) -> Option<T> {
+        let kept = self.0.lock();
+        let found = kept.iter().find(|(rules, _)| rules == hidden);
+        found.map(|(_, answer)| answer.clone())
+    }
+
+    fn keep(&self, hidden: &HiddenRefs, answer: T) {
+        let mut kept = self.0.lock();
+        kept.retain(|(rules, _)| rules != hidden);
+        kept.truncate(RULES_MAX - 1);
+        kept.insert(0, (hidden.clone(), answer));
+    }
 }
 
 /// Where an object is stored.
@@ -56,7 +82,8 @@ impl View {
                 world,
                 bucket,
                 graph,
-                reaches: Mutex::default(),
+                reaches: Kept::default(),
+                hiding: Kept::default(),
             }),
         }
     }
@@ -180,22 +207,27 @@ impl View {
 
     /// What the refs reach that `hidden` does not hide: worked out at the first call, off the reactor, and kept.
     pub async fn reach(&self, hidden: &HiddenRefs) -> Result<Arc<Reach>, EngineError> {
-        let known = |reaches: &[(HiddenRefs, Arc<Reach>)]| {
-            let found = reaches.iter().find(|(rules, _)| rules == hidden);
-            found.map(|(_, reach)| Arc::clone(reach))
-        };
-        if let Some(reach) = known(&self.inner.reaches.lock()) {
+        if let Some(reach) = self.inner.reaches.find(hidden) {
             return Ok(reach);
         }
         let (graph, rules) = (self.graph().await?, hidden.clone());
         let work = move || Ok::<_, EngineError>(Arc::new(Reach::new(graph, &rules)?));
         let reach = self.inner.world.workers.run(work).await?;
-        let mut reaches = self.inner.reaches.lock();
-        if known(&reaches).is_none() {
-            reaches.truncate(REACHES_MAX - 1);
-            reaches.insert(0, (hidden.clone(), Arc::clone(&reach)));
-        }
+        self.inner.reaches.keep(hidden, Arc::clone(&reach));
         Ok(reach)
+    }
+
+    /// Whether `hidden` hides any ref. Cost: a look at the refs for the first who asks, if there are rules at all.
+    pub fn hides_some(&self, hidden: &HiddenRefs) -> bool {
+        if hidden.is_empty() {
+            return false;
+        }
+        if let Some(known) = self.inner.hiding.find(hidden) {
+            return known;
+        }
+        let found = self.inner.state.refs().keys().any(|name| hidden.hides(name));
+        self.inner.hiding.keep(hidden, found);
+        found
     }
 
     async fn bucket_layers(&self) -> Result<&[Arc<Layer>], EngineError> {

@@ -14,12 +14,13 @@ use crate::http::range::{self, Asked};
 use crate::http::record::Record;
 use crate::http::response_body::{Content, Cut, Piece};
 use crate::http::route::DumbFile;
+use crate::ref_rope::{Form, RefLines};
+use bytes::{Buf, Bytes};
 use cuesta_engine::dumb::{FileStream, PackFile};
 use cuesta_engine::upload::{WantPolicy, refused_want};
 use cuesta_engine::{EngineError, View};
-use cuesta_format::LayerId;
+use cuesta_format::{LayerId, LogId};
 use cuesta_git::{HiddenRefs, ObjectId};
-use cuesta_ledger::State;
 use cuesta_protocol::Service;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -79,6 +80,7 @@ pub async fn answer(call: Call, file: DumbFile, headers: &HeaderMap) -> Answer {
 /// One request, and the view that it is answered from.
 struct Reader {
     call: Call,
+    repository: LogId,
     view: View,
     hidden: HiddenRefs,
     hides_some: bool,
@@ -92,9 +94,10 @@ impl Reader {
         let view = repository.view().await?;
         call.node.unflushed.note_if_inline(&repository);
         let hidden = RepositoryOptions::of(&view).hidden(Service::UploadPack);
-        let hides_some = !hidden.is_empty() && view.state().refs().keys().any(|name| hidden.hides(name));
+        let hides_some = view.hides_some(&hidden);
         Ok(Some(Self {
             call,
+            repository: repository.id(),
             view,
             hidden,
             hides_some,
@@ -111,7 +114,7 @@ impl Reader {
         }
         match file {
             DumbFile::Head => Ok(Some(Answer::whole(TEXT, self.head()))),
-            DumbFile::Refs => Ok(Some(Answer::whole(TEXT, refs(self.view.state(), &self.hidden)))),
+            DumbFile::Refs => Ok(Some(self.refs().await)),
             DumbFile::Packs => self.packs_list().await.map(Some),
             DumbFile::Alternates => Ok(None),
             DumbFile::Loose(oid) => self.loose(oid).await,
@@ -159,6 +162,25 @@ impl Reader {
             None => format!("{}\n", head.oid).into_bytes(),
         });
         line.unwrap_or_default()
+    }
+
+    /// All shown refs but `HEAD`, a line each, peeled ones after their tags: what upload-pack advertises, without the packets.
+    async fn refs(&self) -> Answer {
+        let (node, state) = (&self.call.node, self.view.state());
+        let (ropes, form) = (&node.ref_ropes, Form::PeeledLines);
+        let rope = ropes
+            .rope(self.repository, state, Service::UploadPack, form, &node.workers)
+            .await;
+        let mut lines = RefLines::default();
+        rope.append_all(form, &mut lines);
+        let len = unpacked_len(lines.clone());
+        let pieces = futures::stream::unfold(lines, |mut lines| async {
+            let packets = lines.chunk();
+            let (piece, len) = (unpacked(packets), packets.len());
+            lines.advance(len);
+            (len > 0).then(|| (Ok(Piece::from(Bytes::from(piece))), lines))
+        });
+        Answer::ok(TEXT, Content::Sized(pieces.boxed(), len))
     }
 
     async fn packs(&self) -> Result<Vec<PackFile>, EngineError> {
@@ -261,22 +283,40 @@ fn pieces(file: FileStream, record: Arc<Record>) -> BoxStream<'static, Result<Pi
         .boxed()
 }
 
-/// All shown refs but `HEAD`, a line each, peeled ones after their tags.
-fn refs(state: &State, hidden: &HiddenRefs) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 * state.refs().len());
-    let mut line = |oid: &ObjectId, name: &[u8], end: &[u8]| {
-        oid.push_hex(&mut out);
+/// Lines of an advertisement, whole packets, as those of a file: a tab after the id, no length before it.
+fn unpacked(mut packets: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(packets.len());
+    while let Some((line, rest)) = split_packet(packets) {
+        let space = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
+        let (id, name) = line.split_at(space);
+        out.extend_from_slice(id);
         out.push(b'\t');
-        out.extend_from_slice(name);
-        out.extend_from_slice(end);
-    };
-    for shown in shown_refs::named(state, hidden, b"") {
-        line(&shown.oid, shown.name, b"\n");
-        if let Some(peeled) = &shown.peeled {
-            line(peeled, shown.name, b"^{}\n");
-        }
+        out.extend_from_slice(name.get(1..).unwrap_or_default());
+        packets = rest;
     }
     out
+}
+
+/// Bytes of a file of those lines. Cost: a step for each.
+fn unpacked_len(mut lines: RefLines) -> u64 {
+    let mut total = 0;
+    while !lines.chunk().is_empty() {
+        let mut packets = lines.chunk();
+        let len = packets.len();
+        while let Some((line, rest)) = split_packet(packets) {
+            total += line.len() as u64;
+            packets = rest;
+        }
+        lines.advance(len);
+    }
+    total
+}
+
+/// The content of the first packet, and the packets after it.
+fn split_packet(packets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = packets.split_first_chunk::<4>()?;
+    let len = usize::from_str_radix(std::str::from_utf8(len).ok()?, 16).ok()?;
+    rest.split_at_checked(len.checked_sub(4)?)
 }
 
 #[cfg(test)]
@@ -295,6 +335,19 @@ mod tests {
         }
         drop(file);
         assert_eq!(fetches.available_permits(), 1);
+    }
+
+    #[test]
+    fn packets_become_lines() {
+        let packets = b"000eab refs/x\n0011ab refs/x^{}\n0010cd refs/y z\n";
+        let lines = b"ab\trefs/x\nab\trefs/x^{}\ncd\trefs/y z\n";
+        assert_eq!(unpacked(packets), lines);
+        let mut parts = RefLines::default();
+        parts.push(&packets[..31]);
+        parts.push(&packets[31..]);
+        assert_eq!(unpacked_len(parts), lines.len() as u64);
+        assert_eq!(unpacked(b""), b"");
+        assert_eq!(unpacked(b"0003"), b"");
     }
 
     #[test]
