@@ -1,9 +1,10 @@
 //! From an object and a path to the tree that is archived.
 
 use super::missing;
+use super::walk::{DEPTH_MAX, EntryCount, HELD_BYTES_MAX, find_entry};
 use crate::{EngineError, View};
 use bytes::Bytes;
-use cuesta_git::{CommitRef, ObjectId, ObjectKind, TagRef, TreeIter};
+use cuesta_git::{CommitRef, ObjectId, ObjectKind, TagRef};
 
 /// Tags of tags that are followed.
 const TAG_DEPTH_MAX: usize = 1_000;
@@ -72,16 +73,21 @@ async fn peel(view: &View, oid: &ObjectId) -> Result<Target, EngineError> {
 
 /// The tree at a path; `None` if there is nothing there.
 async fn at_path(view: &View, root: ObjectId, path: &[u8]) -> Result<Option<ObjectId>, EngineError> {
-    let mut tree = root;
-    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+    let (mut tree, mut visited) = (root, EntryCount::default());
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    for (depth, name) in names.enumerate() {
+        if depth >= DEPTH_MAX {
+            return Err(EngineError::Refused("exceeded maximum allowed tree depth".to_owned()));
+        }
+        let (kind, size) = view.kind_and_size(&tree).await?.ok_or_else(|| missing(&tree))?;
+        if kind != ObjectKind::Tree {
+            return Err(not_a_tree(&tree));
+        }
+        if size > HELD_BYTES_MAX {
+            return Err(EngineError::limit("bytes of nested trees", HELD_BYTES_MAX));
+        }
         let content = content(view, &tree).await?;
-        let mut entries = TreeIter::new(view.object_format(), &content);
-        let found = entries.find_map(|entry| match entry {
-            Ok(entry) if entry.name == name => Some(Ok(entry)),
-            Ok(_) => None,
-            Err(error) => Some(Err(error)),
-        });
-        match found.transpose().map_err(|error| broken(&tree, &error))? {
+        match find_entry((view.object_format(), &content), name, &mut visited)? {
             Some(entry) if entry.mode.is_tree() => tree = entry.oid,
             Some(entry) => return Err(not_a_tree(&entry.oid)),
             None => return Ok(None),

@@ -7,7 +7,8 @@ use cuesta_git::attributes::{AttributeStack, AttributeState, Attributes, FILE_NA
 use cuesta_git::pathspec::Pathspec;
 use cuesta_git::wildmatch::{Effort, TooMuchEffort};
 use cuesta_git::worktree::{ATTRIBUTES, Conversion};
-use cuesta_git::{ObjectId, ObjectKind, TreeIter, TreeMode};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, TreeEntry, TreeIter, TreeMode};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 /// Tree entries that one walk looks at.
@@ -51,7 +52,42 @@ struct TreeWalk {
     view: View,
     frames: Vec<Frame>,
     held_bytes: u64,
-    visited: u64,
+    visited: EntryCount,
+}
+
+/// The tree entries that a walk has looked at, on the way to its tree or in it: of them there may be [`ENTRIES_MAX`].
+#[derive(Default)]
+pub(super) struct EntryCount(u64);
+
+impl EntryCount {
+    /// Counts one more.
+    pub(super) fn step(&mut self) -> Result<(), EngineError> {
+        self.0 += 1;
+        if self.0 > ENTRIES_MAX {
+            return Err(EngineError::limit("tree entries of an archive", ENTRIES_MAX));
+        }
+        Ok(())
+    }
+}
+
+/// The entry of that name in a tree, none of whose later entries are looked at. A tree that git would call unsorted may
+/// hide it.
+pub(super) fn find_entry<'a>(
+    (format, tree): (ObjectFormat, &'a [u8]),
+    name: &[u8],
+    count: &mut EntryCount,
+) -> Result<Option<TreeEntry<'a>>, EngineError> {
+    for entry in TreeIter::new(format, tree) {
+        count.step()?;
+        let entry = entry.map_err(|error| EngineError::Refused(format!("a tree cannot be read: {error}")))?;
+        match entry.name.cmp(name) {
+            Ordering::Equal => return Ok(Some(entry)),
+            // A directory stands where its name with a slash would: `a` may come after `a.b`.
+            Ordering::Greater if !entry.name.starts_with(name) => return Ok(None),
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 struct Frame {
@@ -67,12 +103,12 @@ impl TreeWalk {
             view,
             frames: Vec::new(),
             held_bytes: 0,
-            visited: 0,
+            visited: EntryCount::default(),
         }
     }
 
     /// Goes down into a tree; its entries come next.
-    async fn enter(&mut self, oid: &ObjectId, base: Vec<u8>) -> Result<&Bytes, EngineError> {
+    async fn enter(&mut self, oid: &ObjectId, base: Vec<u8>) -> Result<Bytes, EngineError> {
         if self.frames.len() >= DEPTH_MAX {
             return Err(EngineError::Refused("exceeded maximum allowed tree depth".to_owned()));
         }
@@ -85,19 +121,17 @@ impl TreeWalk {
         }
         let (_, content) = self.view.object(oid).await?.ok_or_else(|| missing(oid))?;
         self.held_bytes += content.len() as u64;
-        self.frames.push(Frame { base, content, at: 0 });
-        self.frames
-            .last()
-            .map(|frame| &frame.content)
-            .ok_or(EngineError::Internal("a tree is lost"))
+        self.frames.push(Frame {
+            base,
+            content: content.clone(),
+            at: 0,
+        });
+        Ok(content)
     }
 
     async fn next(&mut self) -> Result<Step, EngineError> {
-        self.visited += 1;
-        if self.visited > ENTRIES_MAX {
-            return Err(EngineError::limit("tree entries of an archive", ENTRIES_MAX));
-        }
-        if self.visited.is_multiple_of(ENTRIES_PER_TURN) {
+        self.visited.step()?;
+        if self.visited.0.is_multiple_of(ENTRIES_PER_TURN) {
             tokio::task::yield_now().await;
         }
         let format = self.view.object_format();
@@ -299,9 +333,7 @@ impl SelectedWalk {
     async fn enter(&mut self, oid: &ObjectId, base: Vec<u8>) -> Result<(), EngineError> {
         let format = self.walk.view.object_format();
         let content = self.walk.enter(oid, base.clone()).await?;
-        let found = TreeIter::new(format, content)
-            .filter_map(Result::ok)
-            .find(|entry| entry.name == FILE_NAME);
+        let found = find_entry((format, &content), FILE_NAME, &mut self.walk.visited)?;
         let file = found.filter(|entry| entry.mode.is_blob()).map(|entry| entry.oid);
         let rules = match file {
             Some(oid) => self.attribute_file(&oid).await?,
@@ -368,5 +400,50 @@ impl Item {
             },
             text,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(entries: &[(&str, &str)]) -> Vec<u8> {
+        let entry = |(mode, name): &(&str, &str)| [format!("{mode} {name}\0").as_bytes(), &[7; 20]].concat();
+        entries.iter().flat_map(entry).collect()
+    }
+
+    fn find(tree: &[u8], name: &str, count: &mut EntryCount) -> Result<bool, EngineError> {
+        let found = find_entry((ObjectFormat::Sha1, tree), name.as_bytes(), count)?;
+        Ok(found.is_some_and(|entry| entry.name == name.as_bytes()))
+    }
+
+    #[test]
+    fn what_is_looked_at_on_the_way_is_counted() {
+        let tree = tree(&[
+            ("100644", "a.b"),
+            ("40000", "a"),
+            ("100644", "a0"),
+            ("100644", "b"),
+            ("100644", "c"),
+        ]);
+        for (name, there, looked_at) in [
+            ("a", true, 2),
+            ("a.b", true, 1),
+            ("b", true, 4),
+            ("B", false, 1),
+            ("aa", false, 4),
+            ("d", false, 5),
+        ] {
+            let mut count = EntryCount::default();
+            assert_eq!(find(&tree, name, &mut count).unwrap(), there, "{name}");
+            assert_eq!(count.0, looked_at, "{name}");
+        }
+        let mut count = EntryCount(ENTRIES_MAX - 2);
+        assert!(find(&tree, "a", &mut count).unwrap());
+        assert!(matches!(
+            find(&tree, "a", &mut count),
+            Err(EngineError::Limit { max: ENTRIES_MAX, .. })
+        ));
+        assert!(find(b"100644 a", "a", &mut EntryCount::default()).is_err());
     }
 }
