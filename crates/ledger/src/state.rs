@@ -11,7 +11,7 @@ use crate::recent::Recent;
 use crate::{LedgerError, Machine};
 use bytes::Bytes;
 use cuesta_format::{
-    AddedLayer, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange,
+    AddedLayer, Cause, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use imbl::{OrdMap, Vector};
@@ -106,8 +106,10 @@ impl State {
     /// Applies an edit whole, or changes nothing and says why.
     ///
     /// Every `old` must be true, no ref may lie below another's name (those that the edit deletes are gone first), names
-    /// in the edit's refs must not be symbolic, layers removed must be there and layers added must not. The cost follows
-    /// the edit, plus one pass over the layer list if it removes layers.
+    /// in the edit's refs must not be symbolic, layers removed must be there and layers added must not. A push moves
+    /// `HEAD` only while there is no branch: of pushes that race to make the first one, the first in the log decides where
+    /// it goes, as if they had come one after the other. The cost follows the edit, plus one pass over the layer list if it
+    /// removes layers.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), Conflict> {
         // The objects of inline layers are changed in place, when nothing can fail any more: of shared nodes each change
         // copies a path, and each push brings several objects.
@@ -202,6 +204,7 @@ impl State {
             reason,
         };
         check_each_once(edit)?;
+        let head = (edit.cause == Cause::Push && self.has_branch()).then(RefName::head);
         for change in &edit.symrefs {
             self.end_symref(change)
                 .map_err(|reason| conflict(&change.name, reason))?;
@@ -220,7 +223,7 @@ impl State {
                 Some(_) => {}
             }
         }
-        for change in &edit.symrefs {
+        for change in edit.symrefs.iter().filter(|change| head.as_ref() != Some(&change.name)) {
             self.begin_symref(change, &mut new_names)
                 .map_err(|reason| conflict(&change.name, reason))?;
         }
@@ -289,6 +292,14 @@ impl State {
             .flatten()
             .find(|name| name.as_bytes().starts_with(prefix))
             .cloned()
+    }
+
+    /// Whether there is any branch.
+    pub fn has_branch(&self) -> bool {
+        const BRANCHES: &[u8] = b"refs/heads/";
+        let from = (Bound::Included(BRANCHES), Bound::Unbounded);
+        let first = self.refs.range::<_, [u8]>(from).next();
+        first.is_some_and(|(name, _)| name.as_bytes().starts_with(BRANCHES))
     }
 
     fn end_symref(&mut self, change: &SymrefChange) -> Result<(), RefConflict> {

@@ -7,7 +7,7 @@ mod support;
 
 use bytes::Bytes;
 use cuesta_format::{
-    AddedLayer, Base, CueBuilder, Edit, LayerId, LayerMeta, LayerPlace, RefTarget, SettingChange, SymrefChange,
+    AddedLayer, Base, Cause, CueBuilder, Edit, LayerId, LayerMeta, LayerPlace, RefTarget, SettingChange, SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, RefName};
 use cuesta_ledger::{Conflict, RefConflict, State};
@@ -37,12 +37,42 @@ fn refused(state: &State, edit: &Edit) -> RefConflict {
 
 fn symref(name_: &str, target: Option<&str>) -> Edit {
     Edit {
+        cause: Cause::Administer,
         symrefs: vec![SymrefChange {
             name: name(name_),
             target: target.map(name),
         }],
         ..edit()
     }
+}
+
+#[test]
+fn a_push_moves_head_only_while_there_is_no_branch() {
+    let to = |target: &str| Edit {
+        cause: Cause::Push,
+        ..symref("HEAD", Some(target))
+    };
+    let head = |state: &State| state.symrefs().get(&RefName::head()).map(ToString::to_string);
+    let mut state = with(&["refs/tags/v1"]);
+    state.apply(&to("refs/heads/a")).unwrap();
+    state.apply(&to("refs/heads/b")).unwrap();
+    let first = Edit {
+        refs: push("refs/heads/c", None, Some(1)).refs,
+        ..to("refs/heads/c")
+    };
+    state.apply(&first).unwrap();
+    let second = Edit {
+        refs: push("refs/heads/d", None, Some(1)).refs,
+        ..to("refs/heads/d")
+    };
+    state.apply(&second).unwrap();
+    assert_eq!(head(&state).as_deref(), Some("refs/heads/c"));
+    assert!(
+        state.refs().contains_key(&name("refs/heads/d")),
+        "the rest of the edit holds"
+    );
+    state.apply(&symref("HEAD", Some("refs/heads/d"))).unwrap();
+    assert_eq!(head(&state).as_deref(), Some("refs/heads/d"));
 }
 
 #[test]
@@ -458,6 +488,7 @@ fn to_edit(step: &Step, model: &Model) -> Edit {
         there.collect()
     };
     Edit {
+        cause: Cause::Administer,
         refs: refs.collect(),
         symrefs: symrefs.collect(),
         added: added.collect(),
