@@ -13,6 +13,7 @@ mod misuse;
 mod push;
 mod raw;
 mod strict;
+mod uris;
 
 use crate::bucket::BucketKind;
 use crate::session::Session;
@@ -75,7 +76,7 @@ pub(crate) fn compared() -> Vec<Scenario> {
 
 /// All checks.
 pub(crate) fn checks() -> Vec<Check> {
-    [crash::checks(), large::checks(), misuse::checks()]
+    [crash::checks(), large::checks(), misuse::checks(), uris::checks()]
         .into_iter()
         .flatten()
         .collect()
