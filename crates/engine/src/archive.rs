@@ -14,7 +14,7 @@ mod walk;
 mod writer;
 mod zip;
 
-pub use target::{Target, resolve};
+pub use target::{Target, at_path, resolve};
 pub use walk::{DEPTH_MAX, ENTRIES_MAX, HELD_BYTES_MAX};
 
 use crate::{EngineError, View};

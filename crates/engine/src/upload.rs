@@ -15,6 +15,7 @@ mod rebuild;
 mod request;
 mod select;
 mod shallow;
+mod sparse;
 mod stream;
 mod trees;
 mod units;

@@ -3,7 +3,8 @@
 //! Only the attributes that somebody asks for are kept when a file is parsed, besides macros; the rules of most files
 //! are then few. What git warns of (negative patterns, bad names, long lines) is passed over without a word.
 
-use crate::wildmatch::{Effort, TooMuchEffort, WildOptions, WildPattern, literal_len};
+use crate::path_pattern::PathPattern;
+use crate::wildmatch::{Effort, TooMuchEffort};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -152,7 +153,11 @@ impl AttributeStack {
             };
             for rule in frame.rules.iter().rev() {
                 effort.take(1 + below.len() / BYTES_PER_STEP)?;
-                if rule.pattern.matches(below, effort)? {
+                let (below, is_directory) = match below.strip_suffix(b"/") {
+                    Some(below) => (below, true),
+                    None => (below, false),
+                };
+                if !below.is_empty() && rule.pattern.matches(below, is_directory, effort)? {
                     self.fill(&mut found, &rule.states, effort)?;
                 }
             }
@@ -320,71 +325,6 @@ fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
         }
     }
     None
-}
-
-/// A pattern as `.gitignore` and `.gitattributes` files have them.
-#[derive(Clone, Debug)]
-struct PathPattern {
-    directory_only: bool,
-    /// Without a slash: it is the last component that has to match.
-    basename: bool,
-    test: Test,
-}
-
-#[derive(Clone, Debug)]
-enum Test {
-    Literal(Box<[u8]>),
-    EndsWith(Box<[u8]>),
-    Wild(Box<[u8]>, WildPattern),
-}
-
-impl PathPattern {
-    fn new(pattern: &[u8]) -> Self {
-        let (pattern, directory_only) = match pattern.strip_suffix(b"/") {
-            Some(pattern) => (pattern, true),
-            None => (pattern, false),
-        };
-        let basename = !pattern.contains(&b'/');
-        let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
-        let literal = literal_len(pattern);
-        let test = match pattern {
-            _ if literal == pattern.len() => Test::Literal(pattern.into()),
-            [b'*', end @ ..] if basename && literal_len(end) == end.len() => Test::EndsWith(end.into()),
-            _ => {
-                let options = WildOptions {
-                    pathname: !basename,
-                    ignore_case: false,
-                };
-                let prefix = pattern.get(..literal).unwrap_or_default();
-                Test::Wild(prefix.into(), WildPattern::new(pattern, options))
-            }
-        };
-        Self {
-            directory_only,
-            basename,
-            test,
-        }
-    }
-
-    /// Whether it matches a path below the directory of its file; directories end in a slash.
-    fn matches(&self, path: &[u8], effort: &mut Effort) -> Result<bool, TooMuchEffort> {
-        let (path, is_directory) = match path.strip_suffix(b"/") {
-            Some(path) => (path, true),
-            None => (path, false),
-        };
-        if self.directory_only && !is_directory || path.is_empty() {
-            return Ok(false);
-        }
-        let text = match self.basename {
-            true => path.rsplit(|byte| *byte == b'/').next().unwrap_or(path),
-            false => path,
-        };
-        match &self.test {
-            Test::Literal(literal) => Ok(**literal == *text),
-            Test::EndsWith(end) => Ok(text.ends_with(end)),
-            Test::Wild(prefix, pattern) => Ok(text.starts_with(prefix) && pattern.matches(text, effort)?),
-        }
-    }
 }
 
 #[cfg(test)]

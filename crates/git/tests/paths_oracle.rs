@@ -4,6 +4,7 @@
 
 use cuesta_git::attributes::{AttributeStack, AttributeState};
 use cuesta_git::pathspec::Pathspec;
+use cuesta_git::sparse::SparsePatterns;
 use cuesta_git::wildmatch::Effort;
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -93,6 +94,38 @@ proptest! {
             }
         }
         prop_assert_eq!(ours, answer, "{}---\n{}", root, deeper);
+    }
+
+    #[test]
+    fn sparse_specifications_mean_the_blobs_that_git_lists(
+        lines in vec(("!?", PATTERN, "[ \\\\]?"), 0..8),
+        files in btree_set("[abc.]{1,2}(/[abc]{1,2}){0,3}", 1..20),
+    ) {
+        let is_odd = |pattern: &str| pattern.match_indices("**").any(|(at, _)| !matches!(pattern[..at].chars().last(), None | Some('/')));
+        prop_assume!(!lines.iter().any(|(_, pattern, _)| is_odd(pattern)));
+        let directory = repository();
+        let is_directory = |file: &String| files.iter().any(|other| other.starts_with(&format!("{file}/")));
+        let is_name = |file: &String| !file.split('/').any(|part| part == "." || part == "..");
+        let files: Vec<&String> = files.iter().filter(|file| !is_directory(file) && is_name(file)).collect();
+        let run = |arguments: &[&str], input: &str| git(directory.path(), arguments, input).unwrap().trim().to_owned();
+        let blob = |content: &str| run(&["hash-object", "-w", "--stdin"], content);
+        let blobs: Vec<(String, &String)> = files.iter().map(|file| (blob(file), *file)).collect();
+        let entries: String = blobs.iter().map(|(oid, file)| format!("100644 {oid}\t{file}\n")).collect();
+        run(&["update-index", "--index-info"], &entries);
+        let lines: Vec<String> = lines.iter().map(|(not, pattern, end)| format!("{not}{pattern}{end}")).collect();
+        let specification = lines.join("\n");
+        let filter = format!("--filter=sparse:oid={}", blob(&specification));
+        let who = ["-c", "user.name=x", "-c", "user.email=x"];
+        let commit = run(&[&who[..], &["commit-tree", "-m", "x", &run(&["write-tree"], "")]].concat(), "");
+        let listed = run(&["rev-list", "--objects", &filter, &commit], "");
+        let patterns = SparsePatterns::parse(specification.as_bytes());
+        let decide = |path: &str, is_directory| patterns.decide(path.as_bytes(), is_directory, &mut { EFFORT }).unwrap();
+        for (oid, file) in blobs {
+            let above = file.match_indices('/').map(|(at, _)| &file[..at]);
+            let inherited = [""].into_iter().chain(above).fold(false, |is_in, path| decide(path, true).unwrap_or(is_in));
+            let ours = decide(file, false).unwrap_or(inherited);
+            prop_assert_eq!(ours, listed.contains(&oid), "{:?} {}", specification, file);
+        }
     }
 
     #[test]

@@ -191,6 +191,178 @@ fn partial_clones_fetch_what_they_lack() {
     }
 }
 
+/// Random trees and specifications, some blobs and trees at several paths: what stock git sends, blob by blob.
+#[test]
+fn sparse_clones_hold_what_stock_ones_do() {
+    let (server, work) = (Server::start(), Work::new());
+    let (mut random, mut cut) = (Random(20_261_130), 0);
+    for case in 0..12 {
+        let source = work.repository(&format!("source{case}"), "sha1");
+        let stock = format!("file://{}", source.display());
+        let url = server.url(&format!("a/r{case}"));
+        let names = ["a", "b", "c.x", "d"];
+        for _ in 0..1 + random.below(4) {
+            for _ in 0..1 + random.below(12) {
+                let depth = 1 + random.below(4);
+                let parts: Vec<&str> = (0..depth).map(|_| names[random.below(4)]).collect();
+                let path = source.join(parts.join("/"));
+                if path.is_dir() {
+                    std::fs::remove_dir_all(&path).unwrap();
+                }
+                let mut above = source.clone();
+                for part in &parts[..depth - 1] {
+                    above.push(part);
+                    if above.is_file() {
+                        std::fs::remove_file(&above).unwrap();
+                    }
+                }
+                std::fs::create_dir_all(&above).unwrap();
+                std::fs::write(&path, format!("{}\n", random.below(9))).unwrap();
+            }
+            let tokens = ["a", "b", "c.x", "d", "/", "/*", "*", "!", "**/", "\\", "?", "[ab]", " "];
+            let line = |random: &mut Random| {
+                let count = 1 + random.below(4);
+                (0..count)
+                    .map(|_| tokens[random.below(tokens.len())])
+                    .collect::<String>()
+            };
+            let lines: Vec<String> = (0..random.below(6)).map(|_| line(&mut random)).collect();
+            std::fs::write(source.join("spec"), lines.join("\n")).unwrap();
+            work.git_in(&source, &["add", "-A"]);
+            work.git_in(&source, &["commit", "-q", "--allow-empty", "-m", "step"]);
+        }
+        work.git_in(&source, &["push", "-q", &url, "main"]);
+        work.git_in(&source, &["config", "uploadpack.allowFilter", "true"]);
+        server.cuesta(&[
+            "repo",
+            "config",
+            &format!("a/r{case}"),
+            "uploadpack.allowFilter",
+            "true",
+        ]);
+        for (number, filter) in ["sparse:oid=main:spec", "combine:sparse:oid=HEAD:spec+tree:2"]
+            .iter()
+            .enumerate()
+        {
+            let filter = format!("--filter={filter}");
+            let held = [("ours", &url), ("stock", &stock)].map(|(side, url)| {
+                let path = work.path(&format!("clone{case}-{number}-{side}"));
+                let (filter, path) = (filter.as_str(), path.to_str().unwrap());
+                work.git(&["clone", "-q", "--bare", "--no-local", filter, url, path]);
+                let all = ["cat-file", "--batch-check", "--batch-all-objects", "--unordered"];
+                let listed = work.git_in(Path::new(path), &all);
+                let mut objects: Vec<String> = listed.lines().map(str::to_owned).collect();
+                objects.sort();
+                objects
+            });
+            let spec = std::fs::read_to_string(source.join("spec")).unwrap();
+            let all = work
+                .git_in(&source, &["rev-list", "--objects", "--all"])
+                .lines()
+                .count();
+            if number == 0 {
+                cut += usize::from(held[0].len() < all);
+                assert_eq!(held[0], held[1], "case {case}: {spec:?}");
+            } else {
+                // Of combinations stock git may leave out what each part lets pass at another path.
+                assert!(
+                    held[1].iter().all(|object| held[0].contains(object)),
+                    "case {case}: {spec:?}"
+                );
+            }
+        }
+    }
+
+    assert!(
+        (4..12).contains(&cut),
+        "{cut} of the specifications leave something out"
+    );
+}
+
+/// Numbers that are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+#[test]
+fn sparse_clones_fetch_what_they_lack_and_more() {
+    let both = Both::new();
+    std::fs::write(both.source.join("spec"), "/*\n!/dir/\n/dir/sub/f1\n").unwrap();
+    both.work.git_in(&both.source, &["add", "spec"]);
+    both.commit(9);
+    both.push();
+    let blob = both.work.git_in(&both.source, &["rev-parse", "main:spec"]);
+    for version in VERSIONS {
+        for (number, name) in [&*blob, "main:spec", "refs/heads/main:spec", "HEAD:spec"]
+            .iter()
+            .enumerate()
+        {
+            let filter = format!("--filter=sparse:oid={name}");
+            let clone = ["--no-checkout", filter.as_str()];
+            let ours = both.clones(
+                &format!("sparse{number}"),
+                version,
+                &clone,
+                &[&["checkout", "-q", "main"]],
+            );
+            assert_eq!(std::fs::read_to_string(ours.join("file")).unwrap(), "file 9\n");
+        }
+        let filter = format!("--filter=sparse:oid={blob}");
+        both.clones("sparse-shallow", version, &["--depth=1", "--no-checkout", &filter], &[]);
+        let later = both.clones(
+            "sparse-later",
+            version,
+            &["--no-checkout", "--single-branch", "-b", "side", &filter],
+            &[],
+        );
+        both.work.git_in(&later, &["fetch", "-q", "origin", "main"]);
+        both.work.git_in(&later, &["fsck"]);
+        let said = |name: &str| {
+            let args = [
+                "clone",
+                "--no-checkout",
+                &format!("--filter=sparse:oid={name}"),
+                &both.url(),
+                "never",
+            ];
+            let refused = both.work.try_git_in(&both.source, &args);
+            assert!(!refused.status.success());
+            String::from_utf8_lossy(&refused.stderr).into_owned()
+        };
+        for name in ["main:none", "none:spec", "main:file/x", &"1".repeat(40), ""] {
+            let expected = format!("unable to access sparse blob in '{name}'");
+            assert!(said(name).contains(&expected), "{}", said(name));
+        }
+        let tree = both.work.git_in(&both.source, &["rev-parse", "main:dir"]);
+        let expected = format!("unable to parse sparse filter data in {tree}");
+        assert!(said("main:dir").contains(&expected) && said(&tree).contains(&expected));
+    }
+    both.server
+        .cuesta(&["repo", "config", "a/b", "uploadpack.allowAnySHA1InWant", "false"]);
+    both.server
+        .cuesta(&["repo", "config", "a/b", "uploadpack.hideRefs", "refs/heads/main"]);
+    let args = ["clone", &format!("--filter=sparse:oid={blob}"), &both.url(), "never"];
+    let refused = both.work.try_git_in(&both.source, &args);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("unable to access sparse blob"),
+        "a hidden ref alone reaches it: {said}"
+    );
+    both.server
+        .cuesta(&["repo", "config", "a/b", "uploadpackfilter.sparse:oid.allow", "false"]);
+    let refused = both.work.try_git_in(&both.source, &args);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("filter 'sparse:oid' not supported"), "{said}");
+}
+
 #[test]
 fn filters_are_off_unless_they_are_allowed() {
     let both = Both::new();

@@ -25,7 +25,7 @@ pub struct Target {
 pub async fn resolve(view: &View, oid: &ObjectId, path: Option<&[u8]>) -> Result<Option<Target>, EngineError> {
     let target = peel(view, oid).await?;
     let Some(path) = path else { return Ok(Some(target)) };
-    let Some(tree) = at_path(view, target.tree, path).await? else {
+    let Some(tree) = tree_at_path(view, target.tree, path).await? else {
         return Ok(None);
     };
     let (commit, commit_time) = (None, None);
@@ -71,11 +71,28 @@ async fn peel(view: &View, oid: &ObjectId) -> Result<Target, EngineError> {
     Err(EngineError::limit("nested tags", TAG_DEPTH_MAX as u64))
 }
 
+/// The object at a path in the tree that `oid` stands for (gitrevisions, `<rev>:<path>`); `None` if there is nothing there.
+pub async fn at_path(view: &View, oid: &ObjectId, path: &[u8]) -> Result<Option<ObjectId>, EngineError> {
+    let tree = peel(view, oid).await?.tree;
+    Ok(entry_at_path(view, tree, path).await?.map(|(oid, _)| oid))
+}
+
 /// The tree at a path; `None` if there is nothing there.
-async fn at_path(view: &View, root: ObjectId, path: &[u8]) -> Result<Option<ObjectId>, EngineError> {
+async fn tree_at_path(view: &View, root: ObjectId, path: &[u8]) -> Result<Option<ObjectId>, EngineError> {
+    match entry_at_path(view, root, path).await? {
+        Some((oid, false)) => Err(not_a_tree(&oid)),
+        found => Ok(found.map(|(oid, _)| oid)),
+    }
+}
+
+/// What is at a path, and whether it is a tree.
+async fn entry_at_path(view: &View, root: ObjectId, path: &[u8]) -> Result<Option<(ObjectId, bool)>, EngineError> {
     let (mut tree, mut visited) = (root, EntryCount::default());
-    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-    for (depth, name) in names.enumerate() {
+    let names: Vec<&[u8]> = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .collect();
+    for (depth, name) in names.iter().enumerate() {
         if depth >= DEPTH_MAX {
             return Err(EngineError::Refused("exceeded maximum allowed tree depth".to_owned()));
         }
@@ -89,11 +106,12 @@ async fn at_path(view: &View, root: ObjectId, path: &[u8]) -> Result<Option<Obje
         let content = content(view, &tree).await?;
         match find_entry((view.object_format(), &content), name, &mut visited)? {
             Some(entry) if entry.mode.is_tree() => tree = entry.oid,
+            Some(entry) if depth + 1 == names.len() => return Ok(Some((entry.oid, false))),
             Some(entry) => return Err(not_a_tree(&entry.oid)),
             None => return Ok(None),
         }
     }
-    Ok(Some(tree))
+    Ok(Some((tree, true)))
 }
 
 async fn content(view: &View, oid: &ObjectId) -> Result<Bytes, EngineError> {

@@ -1,6 +1,6 @@
 //! Filters of partial clones (`git rev-list --filter`): which objects of a selection are left out.
 
-use crate::{EngineError, graph::Slot};
+use crate::graph::Slot;
 use cuesta_git::{ObjectId, ObjectKind};
 
 /// Which objects a client wants. What it names among its wants it gets in spite of its filter.
@@ -17,7 +17,7 @@ pub enum ObjectFilter {
     TreeDepth(u64),
     /// `object:type=<kind>`.
     Kind(ObjectKind),
-    /// `sparse:oid=<blob>`. Not built yet.
+    /// `sparse:oid=<blob>`: blobs that stand at a path which the patterns in that blob mean.
     Sparse(ObjectId),
     /// `combine:`, what passes all of them.
     Combined(Vec<ObjectFilter>),
@@ -31,6 +31,8 @@ pub(super) struct Sieve {
     blob_bytes_end: Option<u64>,
     /// Trees and blobs are fewer levels deep than this; never 0.
     tree_levels: Option<u64>,
+    /// Blobs stand at certain paths.
+    sparse: bool,
 }
 
 /// The kinds, in the order of [`Sieve::kinds`].
@@ -41,15 +43,16 @@ impl Sieve {
         kinds: [true; 4],
         blob_bytes_end: None,
         tree_levels: None,
+        sparse: false,
     };
 
-    pub(super) fn of(filter: &ObjectFilter) -> Result<Self, EngineError> {
+    pub(super) fn of(filter: &ObjectFilter) -> Self {
         let mut sieve = Self::ALL;
-        sieve.narrow(filter)?;
-        Ok(sieve)
+        sieve.narrow(filter);
+        sieve
     }
 
-    fn narrow(&mut self, filter: &ObjectFilter) -> Result<(), EngineError> {
+    fn narrow(&mut self, filter: &ObjectFilter) {
         match filter {
             ObjectFilter::All => {}
             ObjectFilter::NoBlobs | ObjectFilter::BlobsBelow(0) => self.keep_kinds(|kind| kind != ObjectKind::Blob),
@@ -57,10 +60,9 @@ impl Sieve {
             ObjectFilter::BlobsBelow(end) => self.blob_bytes_end = least(self.blob_bytes_end, *end),
             ObjectFilter::TreeDepth(levels) => self.tree_levels = least(self.tree_levels, *levels),
             ObjectFilter::Kind(only) => self.keep_kinds(|kind| kind == *only),
-            ObjectFilter::Sparse(_) => return Err(EngineError::Unsupported("a sparse filter")),
-            ObjectFilter::Combined(parts) => parts.iter().try_for_each(|part| self.narrow(part))?,
+            ObjectFilter::Sparse(_) => self.sparse = true,
+            ObjectFilter::Combined(parts) => parts.iter().for_each(|part| self.narrow(part)),
         }
-        Ok(())
     }
 
     fn keep_kinds(&mut self, keep: impl Fn(ObjectKind) -> bool) {
@@ -84,7 +86,12 @@ impl Sieve {
         self.tree_levels
     }
 
-    /// Whether the entry passes, as far as its cue tells: all but its depth.
+    /// Whether it matters at which paths blobs stand.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.sparse && self.takes(ObjectKind::Blob)
+    }
+
+    /// Whether the entry passes, as far as its cue tells: all but its depth and its paths.
     pub(super) fn passes(&self, slot: &Slot, entry: u32) -> bool {
         let kind = slot.index.kind(entry);
         let small = |end: u64| kind != ObjectKind::Blob || slot.index.entries.size(entry) < end;

@@ -4,6 +4,7 @@ use super::{
     UploadRequest, bases,
     filter::Sieve,
     select::{Selection, Targets},
+    sparse,
     trees::Walk,
 };
 use crate::graph::{Graph, Position, PositionSet, SendSet};
@@ -34,7 +35,7 @@ pub struct Plan {
 /// A pack may hold objects that the client has already, for segments are not split; it never lacks one it needs. Errors:
 /// [`EngineError::NotOurRef`] for a want the view does not have, [`EngineError::Unsupported`], [`EngineError::Limit`].
 pub async fn plan(view: &View, request: &UploadRequest) -> Result<Plan, EngineError> {
-    let sieve = Sieve::of(&request.filter)?;
+    let sieve = Sieve::of(&request.filter);
     let wants_max = view.world().options.wants_max;
     if request.wants.len() > wants_max {
         return Err(EngineError::limit("wants", wants_max as u64));
@@ -49,7 +50,7 @@ pub async fn plan(view: &View, request: &UploadRequest) -> Result<Plan, EngineEr
         sieve,
     };
     let cuts = request.boundary.as_ref().is_some_and(|boundary| boundary.cuts());
-    let (draft, walked) = if cuts || sieve.tree_levels().is_some() {
+    let (draft, walked) = if cuts || sieve.tree_levels().is_some() || sieve.is_sparse() {
         let (draft, walked) = draft.walk().await?;
         (draft, Some(walked))
     } else {
@@ -280,6 +281,8 @@ struct Walked {
     whole: HashSet<Position>,
     /// All trees and blobs that may be sent, if the filter looks at how deep they are.
     levels: Option<HashSet<ObjectId>>,
+    /// The blobs that may be sent, if the filter looks at their paths.
+    blobs: Option<HashSet<ObjectId>>,
 }
 
 impl Draft {
@@ -290,7 +293,7 @@ impl Draft {
             let commits = Commits::find(&self.graph, &self.request, &self.wants.targets.commits)?;
             Ok::<_, EngineError>((self, commits))
         };
-        let (draft, commits) = workers.run(find).await?;
+        let (mut draft, commits) = workers.run(find).await?;
         let (view, graph, sieve) = (&draft.view, &draft.graph, &draft.sieve);
         let whole = whole_trees(view, graph, &commits, sieve).await?;
         let levels = match sieve.tree_levels() {
@@ -300,11 +303,65 @@ impl Draft {
             }
             None => None,
         };
-        let walked = Walked { commits, whole, levels };
+        let mut walked = Walked {
+            commits,
+            whole,
+            levels,
+            blobs: None,
+        };
+        if sieve.is_sparse() {
+            (draft, walked) = draft.walk_paths(walked).await?;
+        }
         Ok((draft, walked))
     }
 
+    /// Finds out which blobs stand where the filter wants them.
+    async fn walk_paths(self, walked: Walked) -> Result<(Self, Walked), EngineError> {
+        let specifications = sparse::specifications(&self.view, &self.request.filter).await?;
+        let workers = self.view.world().workers.clone();
+        let select = move || {
+            let sent = match self.request.common.is_empty() {
+                true => None,
+                false => Some(Arc::new(self.select(&walked)?.into_entries())),
+            };
+            let roots = root_trees(&self.graph, walked.commits.send.send.iter())?;
+            Ok::<_, EngineError>((self, walked, sent, roots))
+        };
+        let (draft, mut walked, sent, roots) = workers.run(select).await?;
+        let ground = sparse::Ground {
+            roots: &roots,
+            wanted: &draft.wants.targets.trees,
+            sent: sent.as_ref(),
+        };
+        walked.blobs = Some(sparse::blobs(&draft.view, &draft.graph, &specifications, ground).await?);
+        Ok((draft, walked))
+    }
+
+    /// All that is wanted, the client does not have and its boundary lets be.
+    fn select(&self, walked: &Walked) -> Result<Selection<'_>, EngineError> {
+        let wants = &self.wants;
+        let mut selection = Selection::new(&self.graph);
+        selection.add_commits(&walked.commits.send.send, &walked.commits.whole)?;
+        for (slot, root) in &wants.roots {
+            selection.add_root(*slot, *root)?;
+        }
+        for position in wants.walked.iter().chain(&wants.targets.blobs).chain(&walked.whole) {
+            selection.add(*position)?;
+        }
+        Ok(selection)
+    }
+
     fn finish(self, walked: Option<Walked>) -> Result<Plan, EngineError> {
+        let walked = match walked {
+            Some(walked) => walked,
+            None => Walked {
+                commits: Commits::find(&self.graph, &self.request, &self.wants.targets.commits)?,
+                whole: HashSet::new(),
+                levels: None,
+                blobs: None,
+            },
+        };
+        let entries = self.select(&walked)?.into_entries();
         let Self {
             view,
             graph,
@@ -312,27 +369,12 @@ impl Draft {
             wants,
             sieve,
         } = self;
-        let walked = match walked {
-            Some(walked) => walked,
-            None => Walked {
-                commits: Commits::find(&graph, &request, &wants.targets.commits)?,
-                whole: HashSet::new(),
-                levels: None,
-            },
-        };
-        let Commits { send, whole, common } = walked.commits;
+        let mut selection = Selection::of(&graph, entries);
+        let Commits { send, common, .. } = walked.commits;
         let had_tags: HashSet<Position> = common.tags.into_iter().collect();
-        let mut selection = Selection::new(&graph);
-        selection.add_commits(&send.send, &whole)?;
-        for (slot, root) in wants.roots {
-            selection.add_root(slot, root)?;
-        }
-        for position in wants.walked.into_iter().chain(wants.targets.blobs).chain(walked.whole) {
-            selection.add(position)?;
-        }
         let mut tags = wants.targets.tags;
         if !sieve.is_open() {
-            selection.sift(&sieve, walked.levels.as_ref())?;
+            selection.sift(&sieve, walked.levels.as_ref(), walked.blobs.as_ref())?;
             for position in wants.explicit {
                 selection.add(position)?;
             }

@@ -68,10 +68,12 @@ pub(super) struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     pub(super) fn new(graph: &'a Graph) -> Self {
-        Self {
-            graph,
-            entries: PositionSet::new(graph.slot_count()),
-        }
+        Self::of(graph, PositionSet::new(graph.slot_count()))
+    }
+
+    /// These entries.
+    pub(super) fn of(graph: &'a Graph, entries: PositionSet) -> Self {
+        Self { graph, entries }
     }
 
     pub(super) fn add(&mut self, position: Position) -> Result<(), EngineError> {
@@ -135,24 +137,36 @@ impl<'a> Selection<'a> {
         self.add_links(number, slot, roots.links(root))
     }
 
-    /// Drops what the sieve does not let pass, and trees and blobs that are not in `levels` if it is given.
+    /// All that is selected so far, copies included.
+    pub(super) fn into_entries(self) -> PositionSet {
+        self.entries
+    }
+
+    /// Drops what the sieve does not let pass, trees and blobs that are not in `levels` if it is given, and blobs that are not
+    /// in `blobs` if that is given.
     ///
-    /// Cost: a look at each entry's kind, and at its id where `levels` is given.
-    pub(super) fn sift(&mut self, sieve: &Sieve, levels: Option<&HashSet<ObjectId>>) -> Result<(), EngineError> {
+    /// Cost: a look at each entry's kind, and at its id where a set is given.
+    pub(super) fn sift(
+        &mut self,
+        sieve: &Sieve,
+        levels: Option<&HashSet<ObjectId>>,
+        blobs: Option<&HashSet<ObjectId>>,
+    ) -> Result<(), EngineError> {
         let mut dropped = Vec::new();
         for (number, bits) in self.entries.layers() {
             let slot = self.graph.slot(number)?;
-            let is_shallow_enough = |entry: u32| {
-                let has_level = matches!(slot.index.kind(entry), ObjectKind::Tree | ObjectKind::Blob);
-                let in_level = |levels: &HashSet<ObjectId>| {
+            let is_in = |set: Option<&HashSet<ObjectId>>, kinds: &[ObjectKind], entry: u32| {
+                let found = |set: &HashSet<ObjectId>| {
                     let oid = slot.index.oid(entry);
-                    !has_level || oid.is_some_and(|oid| levels.contains(&oid))
+                    !kinds.contains(&slot.index.kind(entry)) || oid.is_some_and(|oid| set.contains(&oid))
                 };
-                levels.is_none_or(in_level)
+                set.is_none_or(found)
             };
-            let out = bits
-                .iter()
-                .filter(|entry| !(sieve.passes(slot, *entry) && is_shallow_enough(*entry)));
+            let passes = |entry: u32| {
+                let is_shallow_enough = is_in(levels, &[ObjectKind::Tree, ObjectKind::Blob], entry);
+                sieve.passes(slot, entry) && is_shallow_enough && is_in(blobs, &[ObjectKind::Blob], entry)
+            };
+            let out = bits.iter().filter(|entry| !passes(*entry));
             dropped.extend(out.map(|entry| Position { slot: number, entry }));
         }
         for position in dropped {

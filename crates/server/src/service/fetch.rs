@@ -15,7 +15,7 @@ use crate::http::response_body::Content;
 use crate::ref_rope::Form;
 use bytes::Bytes;
 use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, Plan, UploadRequest, WantPolicy};
-use cuesta_engine::{EngineError, Repository, View};
+use cuesta_engine::{EngineError, Repository, View, archive};
 use cuesta_git::ObjectId;
 use cuesta_protocol::filter::FilterSpec;
 use cuesta_protocol::sideband::SideBand;
@@ -383,6 +383,10 @@ impl Exchange {
             }),
             None => None,
         };
+        let filter = match &request.filter {
+            Some(spec) => self.filter(spec).await?,
+            None => ObjectFilter::All,
+        };
         let upload = UploadRequest {
             offload,
             wants: request.wants.clone(),
@@ -391,7 +395,7 @@ impl Exchange {
             ofs_delta: request.ofs_delta,
             include_tag: request.include_tag,
             boundary,
-            filter: request.filter.as_ref().map_or(Ok(ObjectFilter::All), filter)?,
+            filter,
         };
         let (node, view) = (self.call.node.clone(), self.view.clone());
         let planning = async move {
@@ -405,6 +409,48 @@ impl Exchange {
         };
         let answer = PackAnswer::start(Box::pin(planning), form, manner, self.call.record.clone()).await?;
         Ok(Answer::ok(CONTENT_TYPE, Content::Stream(answer)))
+    }
+
+    /// The engine's form of a filter.
+    async fn filter(&self, spec: &FilterSpec) -> Result<ObjectFilter, EngineError> {
+        Ok(match spec {
+            FilterSpec::BlobNone => ObjectFilter::NoBlobs,
+            FilterSpec::BlobLimit(end) => ObjectFilter::BlobsBelow(*end),
+            FilterSpec::TreeDepth(depth) => ObjectFilter::TreeDepth(*depth),
+            FilterSpec::ObjectType(kind) => ObjectFilter::Kind(*kind),
+            FilterSpec::SparseOid(name) => ObjectFilter::Sparse(self.sparse_blob(name).await?),
+            FilterSpec::Combine(parts) => {
+                let mut all = Vec::with_capacity(parts.len());
+                for part in parts {
+                    all.push(Box::pin(self.filter(part)).await?);
+                }
+                ObjectFilter::Combined(all)
+            }
+            _ => return Err(EngineError::Unsupported("this filter")),
+        })
+    }
+
+    /// The object that a sparse filter names: by its id, or as `<ref>:<path>`. It must be one that the client may have.
+    async fn sparse_blob(&self, name: &[u8]) -> Result<ObjectId, EngineError> {
+        let hidden = self.options().hidden(Service::UploadPack);
+        let mut parts = name.splitn(2, |byte| *byte == b':');
+        let (start, path) = (parts.next().unwrap_or_default(), parts.next());
+        let start = match ObjectId::from_hex(self.view.object_format(), start) {
+            Ok(oid) => Some(oid),
+            Err(_) => shown_refs::first(self.view.state(), &hidden, start),
+        };
+        let Some(start) = start else {
+            return Err(no_sparse_blob(name));
+        };
+        if !upload::may_have(&self.view, &start, self.want_policy(), &hidden).await? {
+            return Err(no_sparse_blob(name));
+        }
+        let Some(path) = path else { return Ok(start) };
+        match archive::at_path(&self.view, &start, path).await {
+            Ok(Some(oid)) => Ok(oid),
+            Ok(None) | Err(EngineError::Refused(_)) => Err(no_sparse_blob(name)),
+            Err(error) => Err(error),
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -440,15 +486,7 @@ fn add_wants(wants: &mut Vec<ObjectId>, refs: &[(Bytes, ObjectId)]) {
     wants.extend(refs.iter().map(|(_, oid)| *oid).filter(|oid| seen.insert(*oid)));
 }
 
-/// The engine's form of a filter.
-fn filter(spec: &FilterSpec) -> Result<ObjectFilter, EngineError> {
-    Ok(match spec {
-        FilterSpec::BlobNone => ObjectFilter::NoBlobs,
-        FilterSpec::BlobLimit(end) => ObjectFilter::BlobsBelow(*end),
-        FilterSpec::TreeDepth(depth) => ObjectFilter::TreeDepth(*depth),
-        FilterSpec::ObjectType(kind) => ObjectFilter::Kind(*kind),
-        FilterSpec::Combine(parts) => ObjectFilter::Combined(parts.iter().map(filter).collect::<Result<_, _>>()?),
-        // Not allowed, so the parser lets none through.
-        _ => return Err(EngineError::Unsupported("this filter")),
-    })
+fn no_sparse_blob(name: &[u8]) -> EngineError {
+    let name = String::from_utf8_lossy(name);
+    EngineError::Refused(format!("unable to access sparse blob in '{}'", name.escape_debug()))
 }

@@ -212,14 +212,19 @@ impl<'a> RepositoryOptions<'a> {
             kinds: BTreeMap::new(),
             tree_depth_max: self.0.get(DEPTH_MAX).and_then(|max| max.trim().parse().ok()),
         };
-        for kind in ["blob:none", "blob:limit", "tree", "object:type", "combine"] {
+        for kind in [
+            "blob:none",
+            "blob:limit",
+            "tree",
+            "object:type",
+            "sparse:oid",
+            "combine",
+        ] {
             // As in git, a depth is leave enough.
             let default = policy.allow || kind == "tree" && self.0.get(DEPTH_MAX).is_some();
             let name = format!("uploadpackfilter.{kind}.allow");
             policy.kinds.insert(kind.to_owned(), self.0.flag(&name, default));
         }
-        // Not built yet.
-        policy.kinds.insert("sparse:oid".to_owned(), false);
         policy
     }
 
