@@ -264,7 +264,7 @@ pub fn body_error(error: &BodyError, record: &Record) -> Answer {
     let status = match error {
         BodyError::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        BodyError::Stalled => StatusCode::REQUEST_TIMEOUT,
+        BodyError::Stalled | BodyError::HoldsUp => StatusCode::REQUEST_TIMEOUT,
         BodyError::Cut(_) | BodyError::Gzip => StatusCode::BAD_REQUEST,
     };
     Answer::error(status, &error.to_string())

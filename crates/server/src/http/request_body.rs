@@ -39,6 +39,9 @@ pub enum BodyError {
     /// Nothing came for too long.
     #[error("the client stopped sending")]
     Stalled,
+    /// Nothing came for too long, while others wait for the memory that the push holds.
+    #[error("the client stopped sending while others wait")]
+    HoldsUp,
     /// Larger than allowed.
     #[error("the request body is larger than {len_max} bytes")]
     TooLarge {

@@ -1,7 +1,7 @@
 //! Memory for pushes: how much there is, and who waits for it behind whom.
 
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// A unit of memory: what the lanes count.
 const UNIT_BYTES: u64 = 1 << 10;
@@ -27,7 +27,21 @@ pub struct PushMemory {
 struct Lane {
     free: Arc<Semaphore>,
     units: u32,
+    /// How many wait.
+    waiting: watch::Sender<usize>,
 }
+
+/// A push's part of the memory, given back when this is dropped.
+pub struct Share {
+    _held: OwnedSemaphorePermit,
+    waiting: watch::Receiver<usize>,
+}
+
+/// Whether others wait for the memory that a push holds.
+pub struct Queue(watch::Receiver<usize>);
+
+/// One more who waits, until this is dropped.
+struct Waiting<'a>(&'a watch::Sender<usize>);
 
 impl PushMemory {
     /// Memory of so many bytes.
@@ -39,8 +53,8 @@ impl PushMemory {
         }
     }
 
-    /// Waits until there is memory for a push of `len` bytes, if that is known. It is given back when the permit is dropped.
-    pub async fn admit(&self, len: Option<u64>) -> Option<OwnedSemaphorePermit> {
+    /// Waits until there is memory for a push of `len` bytes, if that is known.
+    pub async fn admit(&self, len: Option<u64>) -> Option<Share> {
         let need = len.map_or(LARGE_PUSH_BYTES, |len| {
             let need = len.saturating_mul(SMALL_PUSH_FACTOR);
             need.clamp(SMALL_PUSH_BYTES_MIN, LARGE_PUSH_BYTES)
@@ -48,7 +62,40 @@ impl PushMemory {
         let need = units(need);
         let is_small = u64::from(need) * SMALL_PUSHES_MIN <= u64::from(self.small.units);
         let lane = if is_small { &self.small } else { &self.large };
-        lane.free.clone().acquire_many_owned(need.min(lane.units)).await.ok()
+        let held = lane.acquire(need.min(lane.units)).await?;
+        Some(Share {
+            _held: held,
+            waiting: lane.waiting.subscribe(),
+        })
+    }
+}
+
+impl Share {
+    /// Those who wait for it.
+    pub fn queue(&self) -> Queue {
+        Queue(self.waiting.clone())
+    }
+}
+
+impl Queue {
+    /// Waits until somebody waits; for ever if nobody can.
+    pub async fn forms(&mut self) {
+        if self.0.wait_for(|waiting| *waiting > 0).await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|count| *count += 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -58,7 +105,17 @@ impl Lane {
         Self {
             free: Arc::new(Semaphore::new(units as usize)),
             units,
+            waiting: watch::Sender::new(0),
         }
+    }
+
+    async fn acquire(&self, units: u32) -> Option<OwnedSemaphorePermit> {
+        // Nobody is overtaken: what is free while somebody waits is already theirs.
+        if let Ok(held) = self.free.clone().try_acquire_many_owned(units) {
+            return Some(held);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        self.free.clone().acquire_many_owned(units).await.ok()
     }
 }
 
@@ -73,11 +130,11 @@ mod tests {
 
     const BYTES_MAX: u64 = 128 << 20;
 
-    fn now(memory: &PushMemory, len: Option<u64>) -> Option<OwnedSemaphorePermit> {
+    fn now(memory: &PushMemory, len: Option<u64>) -> Option<Share> {
         memory.admit(len).now_or_never().flatten()
     }
 
-    fn all(memory: &PushMemory, len: Option<u64>) -> Vec<OwnedSemaphorePermit> {
+    fn all(memory: &PushMemory, len: Option<u64>) -> Vec<Share> {
         std::iter::from_fn(|| now(memory, len)).collect()
     }
 
@@ -104,6 +161,33 @@ mod tests {
         let held = all(&memory, None);
         drop(held);
         assert_eq!(all(&memory, None).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_holds_memory_learns_that_others_wait() {
+        let memory = PushMemory::new(BYTES_MAX);
+        let held = all(&memory, None);
+        let mut queue = held[0].queue();
+        assert!(queue.forms().now_or_never().is_none());
+        // The other lane is another queue.
+        let small = all(&memory, Some(100));
+        assert!(small[0].queue().forms().now_or_never().is_none());
+        {
+            let mut waiting = std::pin::pin!(memory.admit(None));
+            assert!(futures::poll!(waiting.as_mut()).is_pending());
+            assert!(queue.forms().now_or_never().is_some());
+            drop(held);
+            assert!(waiting.await.is_some());
+        }
+        assert!(queue.forms().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_does_not_count() {
+        let memory = PushMemory::new(BYTES_MAX);
+        let held = all(&memory, None);
+        assert!(now(&memory, None).is_none());
+        assert!(held[0].queue().forms().now_or_never().is_none());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where the bytes of a push come from: the body of an HTTP request, which has an end of its own, or a stream that may stay
 //! open after the last byte of the pack, as over SSH.
 
+use super::admission::Queue;
 use crate::http::request_body::{BodyError, RequestBody};
 use bytes::Bytes;
 use cuesta_protocol::ProtocolError;
@@ -10,9 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// How long a client may send nothing where something is due.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
+/// The same while others wait for the memory that the push holds.
+pub(super) const CROWDED_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// What a client that was silent before, or was not listened to, has at least.
+const CROWDED_SILENCE_MIN: Duration = Duration::from_secs(1);
 /// A pause in a stream after which it is worth finding out whether it was the end.
 const LULL: Duration = Duration::from_millis(10);
 /// What is this short is read before anything is held for it; so much of a stream is read to find out how long it is.
@@ -25,6 +31,12 @@ pub struct Input {
     ahead: VecDeque<Bytes>,
     /// How reading ahead ended, if it did; told after what was read.
     ended: Option<Result<(), BodyError>>,
+    /// Those who wait for what this push holds.
+    queue: Option<Queue>,
+    /// When something came last.
+    came: Instant,
+    /// Nothing more is expected of the client.
+    given_up: bool,
 }
 
 enum Source {
@@ -60,7 +72,15 @@ impl Input {
             source,
             ahead: VecDeque::new(),
             ended: None,
+            queue: None,
+            came: Instant::now(),
+            given_up: false,
         }
+    }
+
+    /// From now on a silent client is given up early whenever there is such a queue.
+    pub fn holds_up(&mut self, queue: Queue) {
+        self.queue = Some(queue);
     }
 
     /// Puts bytes back that were taken too many.
@@ -104,10 +124,15 @@ impl Input {
 
     /// The next bytes of the source.
     async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match &mut self.source {
-            Source::Body(body) => body.chunk().await,
-            Source::Stream(stream) => stream.chunk().await,
-        }
+        let patience_ends = (self.came + CROWDED_SILENCE_MAX).max(Instant::now() + CROWDED_SILENCE_MIN);
+        let next = tokio::select! {
+            biased;
+            next = self.source.chunk() => next,
+            () = queue_forms(&mut self.queue, patience_ends) => Err(BodyError::HoldsUp),
+        };
+        self.came = Instant::now();
+        self.given_up = matches!(next, Err(BodyError::Stalled | BodyError::HoldsUp));
+        next
     }
 
     /// The next bytes, never none of them; `None` at the end.
@@ -137,14 +162,35 @@ impl Input {
     /// Reads and forgets the rest of a body, up to `len_max` bytes: its sender reads no answer before that. Streams go both
     /// ways at once, and nobody knows where theirs would end.
     pub async fn drain(&mut self, len_max: u64) {
-        if let Source::Body(body) = &mut self.source {
-            body.drain(len_max).await;
+        match &mut self.source {
+            Source::Body(body) if !self.given_up => body.drain(len_max).await,
+            Source::Body(_) | Source::Stream(_) => {}
         }
     }
 
     /// Whether the client reads while it sends.
     pub fn goes_both_ways(&self) -> bool {
         matches!(self.source, Source::Stream(_))
+    }
+}
+
+impl Source {
+    async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Body(body) => body.chunk().await,
+            Self::Stream(stream) => stream.chunk().await,
+        }
+    }
+}
+
+/// Waits for a queue at that time or later.
+async fn queue_forms(queue: &mut Option<Queue>, at: Instant) {
+    match queue {
+        Some(queue) => {
+            tokio::time::sleep_until(at).await;
+            queue.forms().await;
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -247,6 +293,7 @@ impl Packets {
 
 #[cfg(test)]
 mod tests {
+    use super::super::admission::{PushMemory, Share};
     use super::*;
 
     /// A stream of these chunks, which ends if `ends`.
@@ -299,6 +346,78 @@ mod tests {
         assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::Chunk(chunk) if chunk == b"abc"[..]));
         assert!(matches!(input.chunk_or_lull().await.unwrap(), Came::Lull));
         assert!(matches!(input.chunk().await, Err(BodyError::Stalled)));
+    }
+
+    /// A push that holds all memory for large ones, and has sent this much so far.
+    async fn holder(memory: &PushMemory, sent: &'static [u8]) -> (Input, mpsc::Sender<Bytes>, Share) {
+        let (open, sender) = stream(&[sent], false).await;
+        let mut input = Input::stream(open);
+        assert_eq!(input.begin().await, None);
+        let share = memory.admit(None).await.unwrap();
+        input.holds_up(share.queue());
+        assert!(input.chunk().await.unwrap().is_some());
+        (input, sender.unwrap(), share)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_clients_hold_nobody_up() {
+        let memory = PushMemory::new(1 << 20);
+        let (mut input, _open, share) = holder(&memory, b"abc").await;
+        let second = memory.admit(None);
+        let silent = Instant::now();
+        let evicted = async {
+            assert!(matches!(input.chunk().await, Err(BodyError::HoldsUp)));
+            let silence = silent.elapsed();
+            assert!(
+                silence > CROWDED_SILENCE_MAX / 2 && silence < CROWDED_SILENCE_MAX * 2,
+                "{silence:?}"
+            );
+            input.drain(1 << 30).await;
+            drop(share);
+        };
+        let ((), second) = tokio::join!(evicted, second);
+        assert!(second.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_borne_while_nobody_waits_and_ends_when_somebody_does() {
+        let memory = PushMemory::new(1 << 20);
+        let (mut input, _open, share) = holder(&memory, b"abc").await;
+        let begun = Instant::now();
+        let waits = async {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            memory.admit(None).await
+        };
+        let evicted = async {
+            assert!(matches!(input.chunk().await, Err(BodyError::HoldsUp)));
+            assert_eq!(begun.elapsed().as_secs(), 100);
+            drop(share);
+        };
+        assert!(tokio::join!(evicted, waits).1.is_some());
+        let (mut alone, _open, _share) = holder(&memory, b"abc").await;
+        assert!(matches!(alone.chunk().await, Err(BodyError::Stalled)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_on_sending_stays() {
+        let memory = PushMemory::new(1 << 20);
+        let (mut input, sender, _share) = holder(&memory, b"abc").await;
+        let mut second = std::pin::pin!(memory.admit(None));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        for _ in 0..5 {
+            let sent = async {
+                tokio::time::sleep(CROWDED_SILENCE_MAX * 9 / 10).await;
+                sender.send(Bytes::from_static(b"more")).await.unwrap();
+            };
+            assert!(matches!(tokio::join!(input.chunk(), sent).0, Ok(Some(_))));
+        }
+        // One that was not listened to for long is heard first.
+        tokio::time::sleep(CROWDED_SILENCE_MAX * 5).await;
+        let sent = async {
+            tokio::time::sleep(CROWDED_SILENCE_MIN / 2).await;
+            sender.send(Bytes::from_static(b"more")).await.unwrap();
+        };
+        assert!(matches!(tokio::join!(input.chunk(), sent).0, Ok(Some(_))));
     }
 
     #[tokio::test]

@@ -251,7 +251,10 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     } else {
         Some(0)
     };
-    let _permit = call.node.push_memory.admit(len).await;
+    let share = call.node.push_memory.admit(len).await;
+    if let Some(share) = &share {
+        pack.holds_up(share.queue());
+    }
     if target.repository.is_none() && !request.has_pack() {
         return Report::refusal(names(), "reference does not exist");
     }
