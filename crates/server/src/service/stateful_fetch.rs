@@ -69,11 +69,6 @@ impl StatefulFetch {
         step.unwrap_or_else(|refusal| Step::Answer(Box::new(self.exchange.refused(&refusal))))
     }
 
-    /// The client sends nothing more, though the conversation is not over.
-    pub fn end(&self) -> Step {
-        self.refuse(&ProtocolError::Truncated)
-    }
-
     /// Ends the conversation for a fault of the client.
     pub fn refuse(&self, error: &ProtocolError) -> Step {
         Step::Answer(Box::new(fetch::refusal(&self.exchange.call().record, error)))

@@ -150,7 +150,7 @@ impl Talk<'_> {
         loop {
             let step = match packets.next().await {
                 Ok(Some(packet)) => conversation.handle(&packet).await,
-                Ok(None) => conversation.end(),
+                Ok(None) => return Err(Stop::Exit(hung_up(&record))),
                 Err(error) => conversation.refuse(&error),
             };
             match step {
@@ -283,6 +283,15 @@ fn not_admitted(access: Access, record: &Record) -> Exit {
     record.failed(exit.message.trim_end());
     record.close(true);
     exit
+}
+
+/// How a fetch ends whose client has gone in the middle: as stock git's, without a packet that nobody waits for.
+fn hung_up(record: &Record) -> Exit {
+    let error = ProtocolError::Truncated.to_string();
+    record.answers(StatusCode::OK);
+    record.failed(&error);
+    record.close(true);
+    Exit::fatal(&error)
 }
 
 /// How a command ends that is refused before its service speaks.
