@@ -11,7 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Sections of a config whose settings mean something to a server.
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 7] = [
+    "bundle",
     "receive",
     "transfer",
     "uploadpack",
@@ -265,8 +266,11 @@ mod tests {
         let text = "[core]\n\tsharedRepository = group\n\thooksPath = /tmp\n[include]\n\tpath = /etc/passwd\n[receive]\n\
             \tdenyDeletes\n\tdenyNonFastForwards = false\n\tdenyNonFastForwards = yes\n[receive \"fsck\"]\n\
             \tskipList = /etc/passwd\n\tbadDate = ignore\n[http]\n\treceivepack = true\n\tproxy = http://x\n[transfer]\n\
-            \thideRefs = refs/a\n\thideRefs = !refs/a/b\n[uploadpackfilter \"blob:none\"]\n\tallow = true\n";
+            \thideRefs = refs/a\n\thideRefs = !refs/a/b\n[uploadpackfilter \"blob:none\"]\n\tallow = true\n\
+            [bundle]\n\tversion = 1\n[bundle \"one\"]\n\turi = https://x/y\n";
         let expected = pairs(&[
+            ("bundle.one.uri", "https://x/y"),
+            ("bundle.version", "1"),
             ("http.receivepack", "true"),
             ("receive.denydeletes", "true"),
             ("receive.denynonfastforwards", "yes"),
