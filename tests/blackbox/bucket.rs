@@ -49,6 +49,11 @@ impl fmt::Display for BucketKind {
 }
 
 impl BucketKind {
+    /// Whether there is a network between.
+    pub(crate) fn is_remote(self) -> bool {
+        matches!(self, Self::S3 | Self::Azure)
+    }
+
     /// A server over a part of the bucket that nothing else uses.
     pub(crate) fn host(self) -> Result<Host> {
         if self == Self::None {

@@ -53,6 +53,12 @@ impl Environment {
         Ok(Self { variables })
     }
 
+    /// The same environment with more variables.
+    pub(crate) fn with(mut self, variables: Vec<(String, String)>) -> Self {
+        self.variables.extend(variables);
+        self
+    }
+
     /// A command in this environment.
     pub(crate) fn command(&self, program: &str, directory: &Path) -> Command {
         let mut command = Command::new(program);
@@ -174,7 +180,7 @@ impl<'s, 'h> Client<'s, 'h> {
 
     /// Commits one file to `branch`, on top of it if it is there. Returns the commit.
     pub(crate) fn commit(&self, branch: &str, path: &str, content: &str) -> Result<String> {
-        let mut history = crate::history::History::new(0);
+        let mut history = self.session.history(0);
         let parent = self.git(&["rev-parse", "--verify", "--quiet", branch]);
         let parents: Vec<String> = parent.into_iter().collect();
         history.commit(branch, &parents, &[(path, Some(content))]);

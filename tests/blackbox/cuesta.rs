@@ -61,6 +61,7 @@ impl Options {
 pub(crate) struct Cuesta {
     child: Child,
     address: SocketAddr,
+    ssh_address: SocketAddr,
     options: Options,
 }
 
@@ -73,25 +74,34 @@ impl Cuesta {
             .append(true)
             .open(options.data.with_extension("log"))?;
         let mut child = options
-            .command(&["serve", "--listen", "127.0.0.1:0"])?
+            .command(&["serve", "--listen", "127.0.0.1:0", "--ssh-listen", "127.0.0.1:0"])?
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
-        while let Some(line) = lines.next().transpose()? {
-            if let Some(address) = address_in(&line) {
-                std::thread::spawn(move || lines.for_each(drop));
-                let options = options.clone();
-                return Ok(Self {
-                    child,
-                    address,
-                    options,
-                });
-            }
+        // An empty line ends what tells where it listens.
+        let said = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty());
+        let said: Vec<String> = said.collect();
+        let told = |scheme| said.iter().find_map(|line| address_after(scheme, line));
+        if let (Some(address), Some(ssh_address)) = (told("http://"), told("ssh://git@")) {
+            std::thread::spawn(move || lines.for_each(drop));
+            let options = options.clone();
+            return Ok(Self {
+                child,
+                address,
+                ssh_address,
+                options,
+            });
         }
+        child.kill()?;
         child.wait()?;
-        bail!("cuesta ended without telling its address: {}", log_of(options)?);
+        bail!("cuesta did not tell its addresses: {}", log_of(options)?);
+    }
+
+    /// Where it listens for SSH.
+    pub(crate) fn ssh_address(&self) -> SocketAddr {
+        self.ssh_address
     }
 
     /// Where it listens.
@@ -150,8 +160,8 @@ impl Drop for Cuesta {
     }
 }
 
-fn address_in(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("http://")?;
+fn address_after(scheme: &str, line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once(scheme)?;
     rest.split(|c: char| c.is_whitespace() || c == '/').next()?.parse().ok()
 }
 

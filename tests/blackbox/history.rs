@@ -1,5 +1,6 @@
 //! Histories made up from a seed: the same commits every time, so that two servers are given the same objects.
 
+use crate::format::Format;
 use fastrand::Rng;
 
 /// What a file becomes in a commit: its content, or gone.
@@ -7,6 +8,7 @@ type Change<'a> = (&'a str, Option<&'a str>);
 
 /// A stream for `git fast-import`.
 pub(crate) struct History {
+    format: Format,
     stream: Vec<u8>,
     mark: u32,
     /// Seconds; every commit is later than the one before.
@@ -16,8 +18,9 @@ pub(crate) struct History {
 
 impl History {
     /// An empty history.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(format: Format, seed: u64) -> Self {
         Self {
+            format,
             stream: Vec::new(),
             mark: 0,
             time: 1_600_000_000 + seed * 1_000_000,
@@ -100,7 +103,7 @@ impl History {
         match self.random.u32(..16) {
             0 => self.write(&format!("D {path}\n")),
             1 => self.write_file("120000", &path, "../elsewhere"),
-            2 => self.write(&format!("M 160000 {:040x} {path}\n", number + 1)),
+            2 => self.write_module(&path, number + 1),
             3 => self.write_file("100755", &path, "#!/bin/sh\n"),
             4 => self.write(&format!("D dir{}/sub{}\n", number % 4, number % 3)),
             5 => self.write_file("100644", &path, &format!("content {}\n", number % 5)),
@@ -131,6 +134,12 @@ impl History {
             self.write(&format!("{word} {parent}\n"));
         }
         format!(":{mark}")
+    }
+
+    /// A commit of another repository, which has a number for an oid.
+    fn write_module(&mut self, path: &str, number: u32) {
+        let digits = self.format.zero().len();
+        self.write(&format!("M 160000 {number:0digits$x} {path}\n"));
     }
 
     fn write_file(&mut self, mode: &str, path: &str, content: &str) {

@@ -1,4 +1,5 @@
-//! The black-box suite: real Git clients over HTTP against the built `cuesta`, and the same against `git http-backend`.
+//! The black-box suite: real Git clients over HTTP and SSH against the built `cuesta`, and the same against `git http-backend`
+//! and `git-shell`.
 //!
 //! A scenario is a function over a [`session::Session`]: it drives a client and everything the client shows goes into a
 //! transcript. Stock git's transcript is what Cuesta's must be, and both must end with a whole, clean repository. Some
@@ -8,6 +9,8 @@
 //! * `CUESTA_TEST_BINARY`: the binary, by default the one that cargo built beside this program.
 //! * `CUESTA_TEST_BUCKETS`: which buckets, of `dir`, `s3`, `azure` (the last two need `CUESTA_TEST_S3_*`,
 //!   `CUESTA_TEST_AZURE_*`) and `none`, which compares stock git with itself, to test the suite. Default: `dir`.
+//! * `CUESTA_TEST_WAYS`: which ways to a repository, of `http-sha1`, `http-sha256`, `ssh-sha1` and `ssh-sha256`. Default: all
+//!   over a directory; elsewhere the first and the last. What is about one transport or format is listed and ignored on the others.
 //! * `CUESTA_TEST_GIT`: the git that clients are, by default the one found in `PATH`. The programs beside it are found where
 //!   `CUESTA_TEST_GIT_EXEC_PATH` says.
 //! * `CUESTA_TEST_PYTHON`: a Python that has pygit2 and dulwich; `CUESTA_TEST_NODE_MODULES`: a directory that has
@@ -17,12 +20,15 @@
 mod bucket;
 mod client;
 mod cuesta;
+mod format;
 mod history;
 mod packs;
 mod scenarios;
 mod session;
+mod ssh;
 mod stock;
 mod transcript;
+mod way;
 mod wire;
 
 use anyhow::{Context, Result};
@@ -33,13 +39,17 @@ use session::{Host, Session};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use transcript::Transcript;
+use way::Way;
 
 fn main() -> Result<ExitCode> {
+    if let Some(code) = ssh::part() {
+        return Ok(code);
+    }
     let arguments = Arguments::from_args();
     let hosts = Arc::new(Hosts::start(&bucket::chosen()?)?);
     let mut trials = Vec::new();
     for scenario in scenarios::compared() {
-        trials.extend(comparisons(scenario, &hosts));
+        trials.extend(comparisons(&scenario, &hosts)?);
     }
     for check in scenarios::checks() {
         let kinds = hosts.buckets.iter().map(|(kind, _)| *kind);
@@ -66,28 +76,34 @@ impl Hosts {
     }
 }
 
-/// One trial a bucket; whichever runs first drives stock git for all of them.
-fn comparisons(scenario: Scenario, hosts: &Arc<Hosts>) -> Vec<Trial> {
-    let expected = Arc::new(OnceLock::new());
-    let trial = |index: usize, kind: BucketKind| {
-        let (hosts, expected, scenario) = (hosts.clone(), expected.clone(), scenario.clone());
-        let name = format!("{kind}::{}", scenario.name);
-        let ignored = scenario.missing().is_some();
-        let run = move || compare(&scenario, &hosts, index, &expected);
-        Trial::test(name, run).with_ignored_flag(ignored)
-    };
-    let kinds = hosts.buckets.iter().map(|(kind, _)| *kind);
-    kinds.enumerate().map(|(index, kind)| trial(index, kind)).collect()
+/// What stock git shows on one way; whichever trial comes first drives it for all buckets.
+type Expected = Arc<OnceLock<Result<Transcript, String>>>;
+
+/// One trial a bucket and way. Those that a scenario does not go are listed with the reason, and ignored.
+fn comparisons(scenario: &Scenario, hosts: &Arc<Hosts>) -> Result<Vec<Trial>> {
+    let mut trials = Vec::new();
+    let mut expectations: Vec<(Way, Expected)> = Vec::new();
+    for (index, (kind, _)) in hosts.buckets.iter().enumerate() {
+        for way in way::chosen(*kind)? {
+            if !expectations.iter().any(|(known, _)| *known == way) {
+                expectations.push((way, Expected::default()));
+            }
+            let expected = expectations.iter().find(|(known, _)| *known == way);
+            let expected = expected.map(|(_, expected)| expected.clone()).unwrap_or_default();
+            let (only, missing) = (scenario.only(way), scenario.missing());
+            let name = format!("{kind}::{way}::{}", scenario.name);
+            let (hosts, scenario) = (hosts.clone(), scenario.clone());
+            let trial = Trial::test(name, move || compare(&scenario, &hosts, index, way, &expected));
+            let ignored = only.is_some() || missing.is_some();
+            trials.push(trial.with_kind(only.unwrap_or_default()).with_ignored_flag(ignored));
+        }
+    }
+    Ok(trials)
 }
 
-fn compare(
-    scenario: &Scenario,
-    hosts: &Hosts,
-    bucket: usize,
-    expected: &OnceLock<Result<Transcript, String>>,
-) -> Result<(), Failed> {
+fn compare(scenario: &Scenario, hosts: &Hosts, bucket: usize, way: Way, expected: &Expected) -> Result<(), Failed> {
     let (kind, host) = hosts.buckets.get(bucket).context("no such bucket")?;
-    let run = |host: &Host| Session::run(host, scenario).map_err(|error| explain(&error));
+    let run = |host: &Host| Session::run(host, way, scenario).map_err(|error| explain(&error));
     let expected = expected.get_or_init(|| run(&hosts.stock));
     let expected = expected.as_ref().map_err(|error| format!("on stock git: {error}"))?;
     let actual = run(host).map_err(|error| format!("on cuesta: {error}"))?;

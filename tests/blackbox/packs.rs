@@ -1,9 +1,9 @@
 //! Packs made by hand: objects that git would not write, and packs that are not right.
 
+use crate::format::Format;
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use sha1::{Digest, Sha1};
 use std::io::Write;
 
 /// The kinds of pack entries, by their number in the format.
@@ -16,18 +16,16 @@ pub(crate) mod kind {
     pub(crate) const REF_DELTA: u8 = 7;
 }
 
-/// The oid (sha1) of an object of a kind.
-pub(crate) fn oid(kind: u8, content: &[u8]) -> String {
+/// The oid of an object of a kind.
+pub(crate) fn oid(format: Format, kind: u8, content: &[u8]) -> String {
     let name = match kind {
         kind::COMMIT => "commit",
         kind::TREE => "tree",
         kind::BLOB => "blob",
         _ => "tag",
     };
-    let mut digest = Sha1::new();
-    digest.update(format!("{name} {}\0", content.len()));
-    digest.update(content);
-    hex(&digest.finalize())
+    let header = format!("{name} {}\0", content.len());
+    hex(&format.digest(&[header.as_bytes(), content].concat()))
 }
 
 /// A commit by the suite's author.
@@ -47,8 +45,9 @@ pub(crate) fn tree(entries: &[(&str, &str, &str)]) -> Result<Vec<u8>> {
 }
 
 /// Collects entries into a pack.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Pack {
+    format: Format,
     entries: Vec<u8>,
     offsets: Vec<usize>,
 }
@@ -57,10 +56,19 @@ pub(crate) struct Pack {
 const HEADER_LEN: usize = 12;
 
 impl Pack {
+    /// A pack without entries.
+    pub(crate) fn new(format: Format) -> Self {
+        Self {
+            format,
+            entries: Vec::new(),
+            offsets: Vec::new(),
+        }
+    }
+
     /// Adds an object; returns its oid.
     pub(crate) fn object(&mut self, kind: u8, content: &[u8]) -> Result<String> {
         self.entry(kind, content.len(), &[], content)?;
-        Ok(oid(kind, content))
+        Ok(oid(self.format, kind, content))
     }
 
     /// Adds an entry as told, true or not: kind, size, what stands between header and data (a delta's base), data.
@@ -121,14 +129,14 @@ impl Pack {
             pack.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
         }
         pack.extend_from_slice(&self.entries);
-        seal(&mut pack);
+        seal(self.format, &mut pack);
         pack
     }
 }
 
 /// Appends the checksum.
-pub(crate) fn seal(pack: &mut Vec<u8>) {
-    let checksum = Sha1::digest(&pack);
+pub(crate) fn seal(format: Format, pack: &mut Vec<u8>) {
+    let checksum = format.digest(pack);
     pack.extend_from_slice(&checksum);
 }
 

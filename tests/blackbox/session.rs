@@ -2,14 +2,19 @@
 
 use crate::client::{Client, Environment};
 use crate::cuesta::Cuesta;
+use crate::format::Format;
+use crate::history::History;
 use crate::scenarios::Scenario;
+use crate::ssh;
 use crate::stock;
 use crate::transcript::{REASONS, Transcript};
+use crate::way::{Transport, Way};
 use anyhow::{Context, Result, ensure};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// Who all repositories of the suite belong to.
@@ -47,6 +52,7 @@ impl Host {
 /// A repository on a server, as one scenario sees it.
 pub(crate) struct Session<'a> {
     host: &'a Host,
+    way: Way,
     repository: String,
     environment: Environment,
     root: TempDir,
@@ -55,25 +61,30 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Runs a scenario and returns what clients were shown.
-    pub(crate) fn run(host: &'a Host, scenario: &Scenario) -> Result<Transcript> {
-        let session = Self::new(host, &scenario.name.replace("::", "-"))?;
+    pub(crate) fn run(host: &'a Host, way: Way, scenario: &Scenario) -> Result<Transcript> {
+        let session = Self::new(host, way, &scenario.name.replace("::", "-"))?;
         let outcome = (scenario.run)(&session).and_then(|()| session.audit());
         let transcript = session.transcript.into_inner();
         outcome.with_context(|| format!("after:\n{transcript}"))?;
         Ok(transcript)
     }
 
-    fn new(host: &'a Host, name: &str) -> Result<Self> {
+    fn new(host: &'a Host, way: Way, name: &str) -> Result<Self> {
         let root = tempfile::tempdir()?;
+        let environment = Environment::new(root.path())?;
         let session = Self {
             host,
-            repository: format!("{OWNER}/{name}"),
-            environment: Environment::new(root.path())?,
+            way,
+            repository: format!("{OWNER}/{name}-{way}"),
+            environment: match way.transport {
+                Transport::Http => environment,
+                Transport::Ssh => environment.with(ssh::variables(host)?),
+            },
             root,
             transcript: RefCell::default(),
         };
-        if let Host::Stock { directory, .. } = host {
-            stock::create(directory.path(), &session.stock_name(), "sha1")?;
+        if matches!(host, Host::Stock { .. }) || way.format != Format::Sha1 {
+            session.make()?;
         }
         Ok(session)
     }
@@ -84,7 +95,25 @@ impl<'a> Session<'a> {
 
     /// The server's address.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.host.address()
+        match self.host {
+            Host::Cuesta { server, .. } if self.way.transport == Transport::Ssh => server.ssh_address(),
+            Host::Stock { .. } | Host::Cuesta { .. } => self.host.address(),
+        }
+    }
+
+    /// What carries requests.
+    pub(crate) fn transport(&self) -> Transport {
+        self.way.transport
+    }
+
+    /// What names objects.
+    pub(crate) fn format(&self) -> Format {
+        self.way.format
+    }
+
+    /// A new history for this repository.
+    pub(crate) fn history(&self, seed: u64) -> History {
+        History::new(self.format(), seed)
     }
 
     /// The path of the repository's URL.
@@ -94,7 +123,23 @@ impl<'a> Session<'a> {
 
     /// The repository's URL.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}{}", self.address(), self.path())
+        let scheme = match self.way.transport {
+            Transport::Http => "http://",
+            Transport::Ssh => "ssh://git@",
+        };
+        format!("{scheme}{}{}", self.address(), self.path())
+    }
+
+    /// What git would run to reach a service over SSH.
+    pub(crate) fn ssh(&self, service: &str, protocol: &str) -> Result<Command> {
+        let address = self.address();
+        let mut command = self.environment.command(&ssh::program()?, self.root());
+        command.args(["-p", &address.port().to_string(), &format!("git@{}", address.ip())]);
+        command.arg(format!("{service} '{}'", self.path()));
+        if !protocol.is_empty() {
+            command.env("GIT_PROTOCOL", protocol);
+        }
+        Ok(command)
     }
 
     /// Where the session keeps files.
@@ -107,12 +152,21 @@ impl<'a> Session<'a> {
         &self.environment
     }
 
-    /// Makes the repository before anything is pushed. Without this it is made by the first push, and has sha1 ids.
-    pub(crate) fn create(&self, object_format: &str) -> Result<()> {
+    /// Makes the repository before anything is pushed. Without this one with sha1 ids is made by the first push; any other is
+    /// there from the beginning.
+    pub(crate) fn create(&self) -> Result<()> {
+        match self.format() {
+            Format::Sha1 => self.make(),
+            Format::Sha256 => Ok(()),
+        }
+    }
+
+    fn make(&self) -> Result<()> {
         match self.host {
-            Host::Stock { directory, .. } => stock::create(directory.path(), &self.stock_name(), object_format),
+            Host::Stock { directory, .. } => stock::create(directory.path(), &self.stock_name(), self.format()),
             Host::Cuesta { server, .. } => {
-                let arguments = ["repo", "create", &self.repository, "--object-format", object_format];
+                let format = self.format().to_string();
+                let arguments = ["repo", "create", &self.repository, "--object-format", &format];
                 server.options().run(&arguments).map(drop)
             }
         }
@@ -146,14 +200,14 @@ impl<'a> Session<'a> {
 
     /// A new bare repository of the client, with the server's as `origin`.
     pub(crate) fn init(&self, name: &str) -> Result<Client<'_, 'a>> {
-        self.init_with(name, "sha1")
+        self.init_with(name, self.format())
     }
 
     /// The same with an object format.
-    pub(crate) fn init_with(&self, name: &str, object_format: &str) -> Result<Client<'_, 'a>> {
+    pub(crate) fn init_with(&self, name: &str, format: Format) -> Result<Client<'_, 'a>> {
         let client = Client::new(self, name);
         std::fs::create_dir_all(client.directory())?;
-        client.git(&["init", "--quiet", "--bare", &format!("--object-format={object_format}")])?;
+        client.git(&["init", "--quiet", "--bare", &format!("--object-format={format}")])?;
         client.git(&["remote", "add", "origin", &self.url()])?;
         Ok(client)
     }

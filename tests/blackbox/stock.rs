@@ -1,5 +1,6 @@
 //! Stock git as the server to compare with.
 
+use crate::format::Format;
 use crate::session::Host;
 use anyhow::{Result, ensure};
 use cuesta_bench::cgi::{self, Backend};
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What makes stock git as strict as Cuesta always is, and leaves the rest at git's defaults.
-const SETTINGS: &[(&str, &str)] = &[
+const SETTINGS: [(&str, &str); 6] = [
     ("http.receivepack", "true"),
     ("gc.auto", "0"),
     ("receive.autogc", "false"),
@@ -20,21 +21,29 @@ const SETTINGS: &[(&str, &str)] = &[
 pub(crate) fn host() -> Result<Host> {
     let directory = tempfile::tempdir()?;
     let mut backend = Backend::new(directory.path());
-    backend.settings = SETTINGS
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let owned = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    backend.settings = owned.to_vec();
     let address = backend.spawn()?;
     Ok(Host::Stock { address, directory })
 }
 
+/// The same settings in the environment of a git.
+pub(crate) fn variables() -> Vec<(String, String)> {
+    let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), SETTINGS.len().to_string())];
+    for (number, (name, value)) in SETTINGS.into_iter().enumerate() {
+        variables.push((format!("GIT_CONFIG_KEY_{number}"), name.to_owned()));
+        variables.push((format!("GIT_CONFIG_VALUE_{number}"), value.to_owned()));
+    }
+    variables
+}
+
 /// Makes an empty repository.
-pub(crate) fn create(root: &Path, name: &str, object_format: &str) -> Result<()> {
+pub(crate) fn create(root: &Path, name: &str, format: Format) -> Result<()> {
     let path = root.join(name);
     if path.exists() {
         std::fs::remove_dir_all(&path)?;
     }
-    cgi::init_bare(root, name, object_format)?;
+    cgi::init_bare(root, name, &format.to_string())?;
     Ok(())
 }
 

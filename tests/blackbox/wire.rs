@@ -1,17 +1,16 @@
 //! Requests written by hand: what stock git would never send.
 
 use crate::session::Session;
+use crate::way::Transport;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::Stdio;
 
-/// No object: a ref that is not there.
-pub(crate) const ZERO: &str = "0000000000000000000000000000000000000000";
-
-/// An HTTP answer.
+/// An answer.
 pub(crate) struct Answer {
-    /// The status code.
+    /// The status code. Over SSH the exit status, of which 0 is shown as HTTP's 200.
     pub(crate) status: u16,
     /// The body, whole.
     pub(crate) body: Vec<u8>,
@@ -36,6 +35,69 @@ pub(crate) fn request_cut(address: SocketAddr, head: &str, body: &[u8]) -> Resul
     let _ = stream.write_all(body).and_then(|()| stream.shutdown(Shutdown::Write));
     let _ = stream.read_to_end(&mut Vec::new());
     Ok(())
+}
+
+/// Asks a service something by hand, in the version of the protocol that `protocol` (`GIT_PROTOCOL`) names: over HTTP in one
+/// POST, over SSH behind the advertisement, which is left out of the answer.
+pub(crate) fn ask(session: &Session<'_>, service: &str, protocol: &str, body: &[u8]) -> Result<Answer> {
+    match session.transport() {
+        Transport::Http => {
+            let header = format!("Git-Protocol: {protocol}\r\n");
+            post(session, service, if protocol.is_empty() { "" } else { &header }, body)
+        }
+        Transport::Ssh => {
+            let mut answer = converse(session, service, protocol, body)?;
+            let advertised = answer.body.len() - after_flush(&answer.body).len();
+            answer.body.drain(..advertised);
+            Ok(answer)
+        }
+    }
+}
+
+/// What a service says at first.
+pub(crate) fn advertisement(session: &Session<'_>, service: &str, protocol: &str) -> Result<Answer> {
+    match session.transport() {
+        Transport::Http => {
+            let path = session.path();
+            let head = format!("GET {path}/info/refs?service={service} HTTP/1.1\r\nGit-Protocol: {protocol}\r\n");
+            request(session.address(), &head, b"")
+        }
+        // A flush ends the conversation politely.
+        Transport::Ssh => converse(session, service, protocol, b"0000"),
+    }
+}
+
+/// Runs a service over SSH, gives it `input` and takes all that it says.
+fn converse(session: &Session<'_>, service: &str, protocol: &str, input: &[u8]) -> Result<Answer> {
+    let mut command = session.ssh(service, protocol)?;
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipes.stderr(Stdio::null()).spawn()?;
+    let mut stdin = child.stdin.take().context("no stdin")?;
+    let output = std::thread::scope(|scope| {
+        // A server may end before it has read what it will not take.
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output()
+    })?;
+    let code = output.status.code().context("the client was killed")?;
+    Ok(Answer {
+        status: if code == 0 { 200 } else { u16::try_from(code)? },
+        body: output.stdout,
+    })
+}
+
+/// What comes behind the first flush; everything where there is none.
+fn after_flush(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    while let Some((digits, _)) = rest.split_at_checked(4) {
+        let length = std::str::from_utf8(digits).map(|digits| usize::from_str_radix(digits, 16));
+        let Ok(Ok(length)) = length else { return bytes };
+        match rest.get(length.max(4)..) {
+            Some(behind) if length == 0 => return behind,
+            Some(behind) => rest = behind,
+            None => return bytes,
+        }
+    }
+    bytes
 }
 
 /// A POST of a whole body.
@@ -189,13 +251,10 @@ pub(crate) fn push(session: &Session<'_>, capabilities: &str, commands: &[Comman
     }
     body.extend_from_slice(b"0000");
     body.extend_from_slice(pack);
-    let answer = post(session, "git-receive-pack", "", &body)?;
+    let answer = ask(session, "git-receive-pack", "", &body)?;
     ensure!(answer.status == 200, "status {}", answer.status);
     read_report(&answer.body)
 }
-
-/// What a push by hand usually asks for.
-pub(crate) const PUSH_CAPABILITIES: &str = "report-status side-band-64k object-format=sha1 agent=suite";
 
 fn read_report(body: &[u8]) -> Result<Report> {
     let mut status = Vec::new();

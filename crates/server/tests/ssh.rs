@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // What fails here fails the test.
 
 mod ssh_cases;
+#[path = "../../../tests/support/ssh_client.rs"]
 mod ssh_client;
 mod support;
 

@@ -4,6 +4,7 @@ use super::Check;
 use crate::bucket::BucketKind;
 use crate::client::Environment;
 use crate::cuesta::{Cuesta, Options};
+use crate::format::Format;
 use crate::history::History;
 use anyhow::{Context, Result, ensure};
 use std::io::Write;
@@ -29,10 +30,6 @@ pub(super) fn checks() -> Vec<Check> {
             run: restart_without_cache,
         },
     ]
-}
-
-fn is_remote(bucket: BucketKind) -> bool {
-    matches!(bucket, BucketKind::S3 | BucketKind::Azure)
 }
 
 /// A client that pushes commit after commit to a branch of its own, and what was acknowledged.
@@ -74,7 +71,7 @@ impl Pusher {
 
     fn commit(&mut self) -> Result<String> {
         self.count += 1;
-        let mut history = History::new(self.count);
+        let mut history = History::new(Format::Sha1, self.count);
         let parents: Vec<String> = self.tip().into_iter().collect();
         let content = format!("{} of {}\n", self.count, self.branch).repeat(1 + self.count as usize % 50);
         let path = format!("{}/{}", self.branch, self.count % 5);
@@ -109,7 +106,7 @@ fn kill_during_pushes(bucket: BucketKind) -> Result<()> {
         .map(|number| Pusher::new(root.path(), number))
         .collect::<Result<Vec<_>>>()?;
     let mut random = fastrand::Rng::with_seed(1);
-    let rounds = if is_remote(bucket) { REMOTE_ROUNDS } else { ROUNDS };
+    let rounds = if bucket.is_remote() { REMOTE_ROUNDS } else { ROUNDS };
     for round in 0..rounds {
         let server = Cuesta::start(&options)?;
         push_until_killed(server, &mut pushers, random.usize(1..12))?;
@@ -184,7 +181,7 @@ fn restart_without_cache(bucket: BucketKind) -> Result<()> {
     let root = tempfile::tempdir()?;
     let options = bucket.options(root.path())?;
     let mut pusher = Pusher::new(root.path(), 0)?;
-    let mut history = History::new(71);
+    let mut history = History::new(Format::Sha1, 71);
     history.line(&pusher.branch, &[], 400);
     let stream = root.path().join("stream");
     std::fs::write(&stream, history.stream())?;

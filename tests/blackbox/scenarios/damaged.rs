@@ -1,9 +1,10 @@
 //! Packs that are not right: refused by both servers, and nothing of them is kept.
 
 use super::Scenario;
+use crate::format::Format;
 use crate::packs::{Pack, appending_delta, commit, kind, oid, seal, tree, write_size};
 use crate::session::Session;
-use crate::wire::{Command, PUSH_CAPABILITIES, ZERO, push};
+use crate::wire::{Command, push};
 use anyhow::Result;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -21,13 +22,13 @@ struct Good {
     tip: String,
 }
 
-fn good() -> Result<Good> {
-    with_blob(|pack| pack.object(kind::BLOB, BASE))
+fn good(format: Format) -> Result<Good> {
+    with_blob(format, |pack| pack.object(kind::BLOB, BASE))
 }
 
 /// The same around a file that `add` writes.
-fn with_blob(add: impl Fn(&mut Pack) -> Result<String>) -> Result<Good> {
-    let mut pack = Pack::default();
+fn with_blob(format: Format, add: impl Fn(&mut Pack) -> Result<String>) -> Result<Good> {
+    let mut pack = Pack::new(format);
     let blob = add(&mut pack)?;
     let tree = pack.object(kind::TREE, &tree(&[("100644", "a", &blob)])?)?;
     let tip = pack.object(kind::COMMIT, &commit(&tree, &[]))?;
@@ -35,23 +36,26 @@ fn with_blob(add: impl Fn(&mut Pack) -> Result<String>) -> Result<Good> {
 }
 
 fn try_pack(session: &Session<'_>, what: &str, tip: &str, pack: &[u8]) -> Result<()> {
+    let format = session.format();
     let name = format!("refs/heads/{}", what.replace(' ', "-"));
     let command = Command {
-        old: ZERO,
+        old: format.zero(),
         new: tip,
         name: &name,
     };
-    let report = push(session, PUSH_CAPABILITIES, &[command], pack)?;
+    let report = push(session, format.push_capabilities(), &[command], pack)?;
     session.record(&format!("{what}\n{}", report.verdict()));
     Ok(())
 }
 
 fn packs(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    let format = session.format();
+    session.create()?;
     session.set_head("refs/heads/none")?;
-    let Good { pack, tip } = good()?;
+    let Good { pack, tip } = good(format)?;
     let whole = pack.finish();
     let end = whole.len();
+    let checksum_len = format.digest(b"").len();
     let cut = |at: usize| whole.get(..at).unwrap_or_default().to_vec();
     let flipped = |at: usize| {
         let mut bytes = whole.clone();
@@ -61,14 +65,14 @@ fn packs(session: &Session<'_>) -> Result<()> {
         bytes
     };
     let resealed = |mut bytes: Vec<u8>| {
-        bytes.truncate(end - 20);
-        seal(&mut bytes);
+        bytes.truncate(end - checksum_len);
+        seal(format, &mut bytes);
         bytes
     };
     let cases = [
         ("cut in the header", cut(7)),
         ("cut in an entry", cut(end / 2)),
-        ("cut before the checksum", cut(end - 20)),
+        ("cut before the checksum", cut(end - checksum_len)),
         ("cut in the checksum", cut(end - 5)),
         ("wrong checksum", flipped(end - 1)),
         ("bad signature", resealed(flipped(0))),
@@ -83,9 +87,9 @@ fn packs(session: &Session<'_>) -> Result<()> {
         try_pack(session, what, &tip, &bytes)?;
     }
     for (what, kind) in [("kind 0", 0), ("kind 5", 5)] {
-        let bad = with_blob(|pack| {
+        let bad = with_blob(format, |pack| {
             pack.entry(kind, BASE.len(), &[], BASE)?;
-            Ok(oid(kind::BLOB, BASE))
+            Ok(oid(format, kind::BLOB, BASE))
         })?;
         try_pack(session, what, &bad.tip, &bad.pack.finish())?;
     }
@@ -94,9 +98,9 @@ fn packs(session: &Session<'_>) -> Result<()> {
         ("too short", BASE.len() + 1),
         ("huge", 1 << 60),
     ] {
-        let bad = with_blob(|pack| {
+        let bad = with_blob(format, |pack| {
             pack.entry(kind::BLOB, size, &[], BASE)?;
-            Ok(oid(kind::BLOB, BASE))
+            Ok(oid(format, kind::BLOB, BASE))
         })?;
         try_pack(session, what, &bad.tip, &bad.pack.finish())?;
     }
@@ -104,19 +108,20 @@ fn packs(session: &Session<'_>) -> Result<()> {
 }
 
 fn deltas(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    let format = session.format();
+    session.create()?;
     session.set_head("refs/heads/none")?;
     // The base of thin packs.
-    let Good { pack, tip } = good()?;
+    let Good { pack, tip } = good(format)?;
     try_pack(session, "base", &tip, &pack.finish())?;
     let target = [BASE, b"more\n"].concat();
     let delta = appending_delta(BASE.len(), b"more\n");
-    let base_oid = oid(kind::BLOB, BASE);
-    let absent = oid(kind::BLOB, b"nowhere");
-    let target_oid = oid(kind::BLOB, &target);
+    let base_oid = oid(format, kind::BLOB, BASE);
+    let absent = oid(format, kind::BLOB, b"nowhere");
+    let target_oid = oid(format, kind::BLOB, &target);
     let mut cases: Vec<(&str, Good)> = Vec::new();
     let mut add = |what, write: &dyn Fn(&mut Pack) -> Result<()>| -> Result<()> {
-        let good = with_blob(|pack| {
+        let good = with_blob(format, |pack| {
             write(pack)?;
             Ok(target_oid.clone())
         })?;

@@ -3,12 +3,11 @@
 
 use super::Scenario;
 use crate::session::Session;
-use crate::wire::{self, Packet, ZERO, write_packet};
+use crate::wire::{self, Packet, write_packet};
 use anyhow::Result;
 
-const V2: &str = "Git-Protocol: version=2\r\n";
+const V2: &str = "version=2";
 const UPLOAD: &str = "git-upload-pack";
-const ABSENT: &str = "1234567890123456789012345678901234567890";
 /// More `ref-prefix` lines than this count as none.
 const PREFIXES_MAX: usize = 65_536;
 
@@ -23,8 +22,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("exchanges::frames", frames),
         Scenario::new("exchanges::v2_refusals", v2_refusals),
         Scenario::new("exchanges::v0_refusals", v0_refusals),
-        Scenario::new("exchanges::paths", paths),
-        Scenario::new("exchanges::lengths", lengths),
+        Scenario::new("exchanges::paths", paths).over_http(),
+        Scenario::new("exchanges::lengths", lengths).over_http(),
     ]
 }
 
@@ -46,6 +45,11 @@ fn publish(session: &Session<'_>) -> Result<Published> {
         tag: client.git(&["rev-parse", "annotated"])?,
         blob: client.git(&["rev-parse", "main:a"])?,
     })
+}
+
+/// The line by which a client tells the object format.
+fn told(session: &Session<'_>) -> String {
+    format!("object-format={}", session.format())
 }
 
 /// Lines, with `0000` and `0001` for themselves, as packets. A line ends with a line feed unless it says otherwise with `\`.
@@ -89,16 +93,16 @@ fn show(answer: &[u8]) -> Result<String> {
 }
 
 /// Sends a request and records the answer.
-fn exchange(session: &Session<'_>, headers: &str, lines: &[&str]) -> Result<()> {
+fn exchange(session: &Session<'_>, protocol: &str, lines: &[&str]) -> Result<()> {
     session.record(&format!("> {}", lines.join(" | ")));
-    let answer = wire::post(session, UPLOAD, headers, &body(lines))?;
+    let answer = wire::ask(session, UPLOAD, protocol, &body(lines))?;
     session.record(&format!("{}\n{}", answer.status, show(&answer.body)?));
     Ok(())
 }
 
 /// Records whether a request was refused: by a status, an `ERR` packet or, as stock git does it, by saying nothing or not all.
-fn refusal(session: &Session<'_>, what: &str, headers: &str, body: &[u8]) -> Result<()> {
-    let answer = wire::post(session, UPLOAD, headers, body);
+fn refusal(session: &Session<'_>, what: &str, protocol: &str, body: &[u8]) -> Result<()> {
+    let answer = wire::ask(session, UPLOAD, protocol, body);
     let served = answer.is_ok_and(|answer| {
         let is_error = answer.body.windows(4).any(|window| window == b"ERR ");
         answer.status == 200 && !is_error && answer.body.ends_with(b"0000")
@@ -109,7 +113,6 @@ fn refusal(session: &Session<'_>, what: &str, headers: &str, body: &[u8]) -> Res
 
 fn advertisements(session: &Session<'_>) -> Result<()> {
     publish(session)?;
-    let path = session.path();
     for service in [UPLOAD, "git-receive-pack"] {
         for protocol in [
             "",
@@ -119,8 +122,7 @@ fn advertisements(session: &Session<'_>) -> Result<()> {
             "x=1:version=1:y",
             "version=1:version=0",
         ] {
-            let head = format!("GET {path}/info/refs?service={service} HTTP/1.1\r\nGit-Protocol: {protocol}\r\n");
-            let answer = wire::request(session.address(), &head, b"")?;
+            let answer = wire::advertisement(session, service, protocol)?;
             session.record(&format!(
                 "{service} '{protocol}': {}\n{}",
                 answer.status,
@@ -133,6 +135,7 @@ fn advertisements(session: &Session<'_>) -> Result<()> {
 
 fn ls_refs(session: &Session<'_>) -> Result<()> {
     publish(session)?;
+    let format = told(session);
     let all: [&[&str]; 11] = [
         &[],
         &["peel"],
@@ -147,15 +150,16 @@ fn ls_refs(session: &Session<'_>) -> Result<()> {
         &["ref-prefix none"],
     ];
     for arguments in all {
-        let lines = [&["command=ls-refs", "object-format=sha1", "0001"], arguments, &["0000"]].concat();
+        let lines = [&["command=ls-refs", &format, "0001"], arguments, &["0000"]].concat();
         exchange(session, V2, &lines)?;
     }
-    exchange(session, V2, &["command=ls-refs", "0000"])?;
+    exchange(session, V2, &["command=ls-refs", &format, "0000"])?;
     exchange(
         session,
         V2,
         &[
             "command=ls-refs",
+            &format,
             "agent=x/1",
             "server-option=a",
             "server-option=b",
@@ -168,11 +172,12 @@ fn ls_refs(session: &Session<'_>) -> Result<()> {
 
 fn many_prefixes(session: &Session<'_>) -> Result<()> {
     publish(session)?;
+    let format = told(session);
     for count in [PREFIXES_MAX - 1, PREFIXES_MAX] {
-        let mut lines = vec!["command=ls-refs", "0001", "ref-prefix refs/heads/side"];
+        let mut lines = vec!["command=ls-refs", &format, "0001", "ref-prefix refs/heads/side"];
         lines.resize(lines.len() + count - 1, "ref-prefix refs/none");
         lines.push("0000");
-        let answer = wire::post(session, UPLOAD, V2, &body(&lines))?;
+        let answer = wire::ask(session, UPLOAD, V2, &body(&lines))?;
         session.record(&format!("{count}: {}\n{}", answer.status, show(&answer.body)?));
     }
     Ok(())
@@ -182,8 +187,9 @@ fn negotiations(session: &Session<'_>) -> Result<()> {
     let Published { commits, blob, .. } = publish(session)?;
     let line = |verb: &str, oid: &str| format!("{verb} {oid}");
     let want = line("want", &commits[2]);
-    let (have, absent) = (line("have", &commits[0]), line("have", ABSENT));
-    let fetch = ["command=fetch", "object-format=sha1", "0001"];
+    let (have, absent) = (line("have", &commits[0]), line("have", session.format().absent()));
+    let format = told(session);
+    let fetch = ["command=fetch", &format, "0001"];
     let rounds: [&[&str]; 9] = [
         &[&want, "0000"],
         &[&want, &absent, "0000"],
@@ -217,7 +223,7 @@ fn negotiations(session: &Session<'_>) -> Result<()> {
 
 fn boundaries(session: &Session<'_>) -> Result<()> {
     let Published { commits, .. } = publish(session)?;
-    let want = format!("want {}", commits[2]);
+    let (format, want) = (told(session), format!("want {}", commits[2]));
     let shallow: Vec<String> = commits.iter().map(|commit| format!("shallow {commit}")).collect();
     let depths: [&[&str]; 8] = [
         &["deepen 1"],
@@ -230,7 +236,7 @@ fn boundaries(session: &Session<'_>) -> Result<()> {
         &["deepen-not refs/heads/side"],
     ];
     for depth in depths {
-        let lines = [&["command=fetch", "0001", &want], depth, &["done", "0000"]].concat();
+        let lines = [&["command=fetch", &format, "0001", &want], depth, &["done", "0000"]].concat();
         exchange(session, V2, &lines)?;
         // There the relative depth is a capability.
         if !depth.contains(&"deepen-relative") {
@@ -244,21 +250,28 @@ fn boundaries(session: &Session<'_>) -> Result<()> {
 /// Who may be asked for over v0, and what is said of what is not there.
 fn wants(session: &Session<'_>) -> Result<()> {
     let Published { commits, tag, .. } = publish(session)?;
+    let format = told(session);
+    let (zero, absent) = (session.format().zero(), session.format().absent());
     for oid in [&commits[2], &commits[1], &commits[0], &tag] {
         exchange(session, "", &[&format!("want {oid}"), "0000", "done"])?;
     }
     for lines in [
-        &[&format!("want {ABSENT}")[..], "0000", "done"][..],
-        &[&format!("want {ZERO}"), "0000", "done"],
+        &[&format!("want {absent}")[..], "0000", "done"][..],
+        &[&format!("want {zero}"), "0000", "done"],
         &[
             &format!("want {}", commits[2]),
-            &format!("want {ABSENT}"),
+            &format!("want {absent}"),
             "0000",
             "done",
         ],
     ] {
         refusal(session, &lines.join(" | "), "", &body(lines))?;
-        let v2 = [&["command=fetch", "0001"], &lines[..lines.len() - 2], &["done", "0000"]].concat();
+        let v2 = [
+            &["command=fetch", &format, "0001"],
+            &lines[..lines.len() - 2],
+            &["done", "0000"],
+        ]
+        .concat();
         refusal(session, &v2.join(" | "), V2, &body(&v2))?;
     }
     Ok(())
@@ -267,7 +280,7 @@ fn wants(session: &Session<'_>) -> Result<()> {
 /// Bytes that are no packets, in the place of a request that would be served.
 fn frames(session: &Session<'_>) -> Result<()> {
     publish(session)?;
-    let good = body(&["command=ls-refs", "0001", "0000"]);
+    let good = body(&["command=ls-refs", &told(session), "0001", "0000"]);
     refusal(session, "whole", V2, &good)?;
     let cut = good.len() - 4;
     for (what, tail) in [
@@ -290,24 +303,32 @@ fn frames(session: &Session<'_>) -> Result<()> {
 fn v2_refusals(session: &Session<'_>) -> Result<()> {
     let Published { commits, .. } = publish(session)?;
     let want = format!("want {}", commits[2]);
-    let fetch = |arguments: &[&str]| [&["command=fetch", "0001"], arguments, &["0000"]].concat().join("|");
+    let format = told(session);
+    let fetch = |arguments: &[&str]| {
+        [&["command=fetch", &format, "0001"], arguments, &["0000"]]
+            .concat()
+            .join("|")
+    };
+    let plain = |line: &str| format!("command=ls-refs|{format}|{line}");
     let cases = [
-        "command=ls-refs|0000".to_owned(),
-        "command=ls-refs|nonsense|0001|0000".to_owned(),
-        "command=ls-refs|nonsense=1|0001|0000".to_owned(),
-        "agent=x|0001|0000".to_owned(),
-        "command=none|0001|0000".to_owned(),
-        "command=agent|0001|0000".to_owned(),
-        "command|0001|0000".to_owned(),
-        "ls-refs|0001|0000".to_owned(),
-        "command=ls-refs=x|0001|0000".to_owned(),
-        "command=ls-refs|fetch|0001|0000".to_owned(),
-        "command=ls-refs|command=fetch|0001|0000".to_owned(),
+        plain("0000"),
+        plain("nonsense|0001|0000"),
+        plain("nonsense=1|0001|0000"),
+        format!("{format}|agent=x|0001|0000"),
+        format!("command=none|{format}|0001|0000"),
+        format!("command=agent|{format}|0001|0000"),
+        format!("command|{format}|0001|0000"),
+        format!("ls-refs|{format}|0001|0000"),
+        format!("command=ls-refs=x|{format}|0001|0000"),
+        plain("fetch|0001|0000"),
+        plain("command=fetch|0001|0000"),
         "command=ls-refs|object-format=sha256|0001|0000".to_owned(),
+        "command=ls-refs|object-format=sha1|0001|0000".to_owned(),
+        "command=ls-refs|0001|0000".to_owned(),
         "command=ls-refs|object-format=none|0001|0000".to_owned(),
-        "command=ls-refs|0001|nonsense|0000".to_owned(),
-        "command=object-info|0001|size|0000".to_owned(),
-        "command=bundle-uri|0001|0000".to_owned(),
+        plain("0001|nonsense|0000"),
+        format!("command=object-info|{format}|0001|size|0000"),
+        format!("command=bundle-uri|{format}|0001|0000"),
         fetch(&[&want, "nonsense", "done"]),
         fetch(&["want nonsense", "done"]),
         fetch(&["want 1234", "done"]),
@@ -361,7 +382,7 @@ fn v0_refusals(session: &Session<'_>) -> Result<()> {
 
 /// Over v0, without a side-band, an answer that has a pack was served.
 fn refusal_v0(session: &Session<'_>, what: &str, body: &[u8]) -> Result<()> {
-    let answer = wire::post(session, UPLOAD, "", body);
+    let answer = wire::ask(session, UPLOAD, "", body);
     let served = answer.is_ok_and(|answer| answer.body.windows(4).any(|window| window == b"PACK"));
     session.record(&format!("{what}: {}", if served { "served" } else { "refused" }));
     Ok(())
@@ -394,9 +415,14 @@ fn paths(session: &Session<'_>) -> Result<()> {
 /// git-http-backend 2.47 then waits for ever, at full speed.)
 fn lengths(session: &Session<'_>) -> Result<()> {
     let published = publish(session)?;
-    let line = format!("{ZERO} {} refs/heads/new\0report-status", published.commits[0]);
+    let format = session.format();
+    let line = format!(
+        "{} {} refs/heads/new\0report-status",
+        format.zero(),
+        published.commits[0]
+    );
     let mut push = body(&[&format!("{line}\\"), "0000"]);
-    push.extend_from_slice(&crate::packs::Pack::default().finish());
+    push.extend_from_slice(&crate::packs::Pack::new(format).finish());
     let path = session.path();
     for length in ["-1", "x", "99999999999999999999", "10"] {
         let head = format!(

@@ -2,7 +2,6 @@
 
 use super::Scenario;
 use crate::client::Client;
-use crate::history::History;
 use crate::session::Session;
 use anyhow::Result;
 
@@ -41,7 +40,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 /// A repository with a bit of everything.
 fn publish<'s, 'h>(session: &'s Session<'h>) -> Result<Client<'s, 'h>> {
     let client = session.init("publisher")?;
-    let mut history = History::new(21);
+    let mut history = session.history(21);
     history.tangle("b", 4, 60);
     client.import(&history)?;
     client.git(&["branch", "main", "b0"])?;
@@ -85,7 +84,7 @@ fn ls_remote(session: &Session<'_>) -> Result<()> {
 }
 
 fn empty(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    session.create()?;
     for version in VERSIONS {
         let setting = format!("protocol.version={version}");
         session.git(&["-c", &setting, "ls-remote", "--symref", &session.url()])?;
@@ -106,7 +105,7 @@ fn empty(session: &Session<'_>) -> Result<()> {
 }
 
 fn absent(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    session.create()?;
     let nothing = session.url().replace(".git", "-nothing.git");
     session.git(&["ls-remote", &nothing])?;
     session.git(&["clone", &nothing, "nothing"]).map(drop)
@@ -140,7 +139,7 @@ fn clones(session: &Session<'_>) -> Result<()> {
 fn incremental(version: &'static str, algorithm: &'static str) -> impl Fn(&Session<'_>) -> Result<()> {
     move |session| {
         let publisher = session.init("publisher")?;
-        let mut history = History::new(31);
+        let mut history = session.history(31);
         history.tangle("b", 5, 200);
         publisher.import(&history)?;
         publisher.git(&[
@@ -185,12 +184,12 @@ fn incremental(version: &'static str, algorithm: &'static str) -> impl Fn(&Sessi
 /// Thousands of commits that the server has never seen: many rounds, large gzip'd requests.
 fn many_haves(session: &Session<'_>) -> Result<()> {
     let publisher = session.init("publisher")?;
-    let mut shared = History::new(41);
+    let mut shared = session.history(41);
     shared.line("main", &[], 20);
     publisher.import(&shared)?;
     publisher.git(&["push", "--quiet", "origin", "main~5:refs/heads/main"])?;
     let client = session.clone("client", &["--quiet"])?;
-    let mut own = History::new(42);
+    let mut own = session.history(42);
     let mut parents = vec![client.git(&["rev-parse", "main"])?];
     for number in 0..5000 {
         let branch = format!("own{}", number % 3);
@@ -206,7 +205,7 @@ fn many_haves(session: &Session<'_>) -> Result<()> {
     client.record_state()?;
     // Unrelated altogether: everything is sent.
     let stranger = session.init("stranger")?;
-    let mut strange = History::new(43);
+    let mut strange = session.history(43);
     strange.line("strange", &[], 600);
     stranger.import(&strange)?;
     stranger.succeed(&["fetch", "origin"])?;
@@ -250,7 +249,7 @@ fn negotiate_only(session: &Session<'_>) -> Result<()> {
             ])
             .map(drop);
     }
-    let mut history = History::new(51);
+    let mut history = session.history(51);
     history.line("main", &[], 30);
     publisher.import(&history)?;
     publisher.git(&["push", "--quiet", "origin", "main~10:refs/heads/main"])?;
@@ -309,7 +308,7 @@ fn by_oid(session: &Session<'_>) -> Result<()> {
     let tip = publisher.git(&["rev-parse", "b1"])?;
     let inner = publisher.git(&["rev-parse", "b1~4"])?;
     let tag = publisher.git(&["rev-parse", "nested"])?;
-    let unknown = "1234567890123456789012345678901234567890";
+    let unknown = session.format().absent();
     for version in VERSIONS {
         let setting = format!("protocol.version={version}");
         for (number, want) in [&tip, &tag, &inner, unknown].into_iter().enumerate() {
@@ -348,7 +347,7 @@ fn prune(session: &Session<'_>) -> Result<()> {
 /// rewound and pushed anew.
 fn returns(session: &Session<'_>) -> Result<()> {
     let publisher = session.init("publisher")?;
-    let mut history = History::new(61);
+    let mut history = session.history(61);
     history.line("main", &[], 12);
     publisher.import(&history)?;
     publisher.git(&["push", "--quiet", "origin", "main"])?;

@@ -5,22 +5,16 @@ use crate::session::Session;
 use anyhow::Result;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let mut scenarios = Vec::new();
-    for format in ["sha1", "sha256"] {
-        scenarios.push(Scenario::new(format!("files::archive-{format}"), move |session| {
-            archive(session, format)
-        }));
-        scenarios.push(Scenario::new(format!("files::dumb-{format}"), move |session| {
-            dumb(session, format)
-        }));
-    }
-    scenarios
+    vec![
+        Scenario::new("files::archive", archive),
+        Scenario::new("files::dumb", dumb).over_http(),
+    ]
 }
 
-fn archive(session: &Session<'_>, format: &str) -> Result<()> {
-    session.create(format)?;
+fn archive(session: &Session<'_>) -> Result<()> {
+    session.create()?;
     session.set("http.uploadarchive", "true")?;
-    let client = session.init_with("client", format)?;
+    let client = session.init("client")?;
     client.commit("main", "dir/a.c", "a $Format:%s %ad$\n")?;
     client.commit("main", ".gitattributes", "*.c export-subst\nsecret export-ignore\n")?;
     client.commit("main", "secret", "not for all\n")?;
@@ -42,16 +36,16 @@ fn archive(session: &Session<'_>, format: &str) -> Result<()> {
     Ok(())
 }
 
-fn dumb(session: &Session<'_>, format: &str) -> Result<()> {
-    session.create(format)?;
-    let client = session.init_with("client", format)?;
+fn dumb(session: &Session<'_>) -> Result<()> {
+    session.create()?;
+    let client = session.init("client")?;
     for number in 0..5 {
         client.commit("main", "a", &"line\n".repeat(100 + number))?;
         client.git(&["push", "--quiet", "origin", "main"])?;
     }
     client.git(&["tag", "-a", "-m", "x", "v1", "main"])?;
     client.git(&["push", "--quiet", "origin", "v1"])?;
-    let copy = session.init_with("copy", format)?;
+    let copy = session.init("copy")?;
     copy.run_env(
         &[("GIT_SMART_HTTP", "0")],
         &["fetch", "--quiet", &session.url(), "+refs/*:refs/*"],

@@ -10,9 +10,9 @@ use std::io::Write;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::new("http::statuses", statuses),
-        Scenario::new("http::bodies", bodies),
-        Scenario::new("http::nonsense", nonsense),
+        Scenario::new("http::statuses", statuses).over_http(),
+        Scenario::new("http::bodies", bodies).over_http(),
+        Scenario::new("http::nonsense", nonsense).over_http(),
     ]
 }
 
@@ -50,9 +50,10 @@ fn statuses(session: &Session<'_>) -> Result<()> {
     Ok(())
 }
 
-fn ls_refs() -> Vec<u8> {
+fn ls_refs(session: &Session<'_>) -> Vec<u8> {
     let mut body = Vec::new();
     wire::write_packet(&mut body, b"command=ls-refs\n");
+    wire::write_packet(&mut body, format!("object-format={}", session.format()).as_bytes());
     body.extend_from_slice(b"0001");
     wire::write_packet(&mut body, b"ref-prefix refs/heads/\n");
     body.extend_from_slice(b"0000");
@@ -61,7 +62,7 @@ fn ls_refs() -> Vec<u8> {
 
 fn bodies(session: &Session<'_>) -> Result<()> {
     publish(session)?;
-    let plain = ls_refs();
+    let plain = ls_refs(session);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&plain)?;
     let zipped = encoder.finish()?;
@@ -109,7 +110,7 @@ fn post_chunked(session: &Session<'_>, headers: &str, body: &[u8]) -> Result<wir
 /// Bytes that are no request of git: whatever is said of them, the server must go on.
 fn nonsense(session: &Session<'_>) -> Result<()> {
     publish(session)?;
-    let unfinished = ls_refs().into_iter().take(30).collect::<Vec<_>>();
+    let unfinished = ls_refs(session).into_iter().take(30).collect::<Vec<_>>();
     for service in ["git-upload-pack", "git-receive-pack"] {
         for body in [&b"xxxx"[..], b"0003", b"fff0", b"0008done", b"", b"0000", &unfinished] {
             for version in ["", "Git-Protocol: version=2\r\n"] {

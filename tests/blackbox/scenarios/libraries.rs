@@ -20,9 +20,12 @@ const GO_GIT: &str = "CUESTA_TEST_GOGIT";
 const JGIT: &str = "CUESTA_TEST_JGIT";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let scenario = |name: &str, needs, run: fn(&Session<'_>) -> Result<()>| Scenario {
-        needs: Some(needs),
-        ..Scenario::new(format!("libraries::{name}"), run)
+    let scenario = |name: &str, needs, run: fn(&Session<'_>) -> Result<()>| {
+        let scenario = Scenario::new(format!("libraries::{name}"), run).over_http().with_sha1();
+        Scenario {
+            needs: Some(needs),
+            ..scenario
+        }
     };
     vec![
         scenario("pygit2", PYTHON, |session| run_python(session, "pygit2")),
@@ -47,7 +50,7 @@ fn record(session: &Session<'_>, command: &mut Command) -> Result<()> {
 }
 
 fn run_python(session: &Session<'_>, library: &str) -> Result<()> {
-    session.create("sha1")?;
+    session.create()?;
     let python = std::env::var(PYTHON)?;
     let mut command = session.environment().command(&python, session.root());
     record(
@@ -57,7 +60,7 @@ fn run_python(session: &Session<'_>, library: &str) -> Result<()> {
 }
 
 fn run_isomorphic_git(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    session.create()?;
     let modules = std::env::var(NODE_MODULES)?;
     let mut command = session.environment().command("node", session.root());
     record(
@@ -93,7 +96,7 @@ impl Foreign<'_, '_> {
 
 /// Histories to push: `main` of two commits with a tag, and `other` beside its second.
 fn prepare<'s, 'h>(session: &'s Session<'h>) -> Result<Client<'s, 'h>> {
-    session.create("sha1")?;
+    session.create()?;
     let work = session.init("work")?;
     let first = work.commit("main", "a", &"1\n".repeat(1000))?;
     work.git(&["branch", "other", &first])?;

@@ -6,6 +6,7 @@ use super::Check;
 use crate::bucket::BucketKind;
 use crate::client::Environment;
 use crate::cuesta::Cuesta;
+use crate::format::Format;
 use crate::wire::write_packet;
 use anyhow::{Context, Result, ensure};
 use cuesta_bench::process;
@@ -105,7 +106,7 @@ fn misbehave(address: SocketAddr, misuse: &Misuse) -> Option<TcpStream> {
 }
 
 fn kinds(tip: &str) -> Result<Vec<Misuse>> {
-    let zero = crate::wire::ZERO;
+    let zero = Format::Sha1.zero();
     let mut haves = want(tip);
     for number in 0..200_000u32 {
         write_packet(&mut haves, format!("have {number:040x}\n").as_bytes());

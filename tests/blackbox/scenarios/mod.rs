@@ -10,13 +10,16 @@ mod http;
 mod large;
 mod libraries;
 mod misuse;
+mod partial;
 mod push;
 mod raw;
 mod strict;
 mod uris;
 
 use crate::bucket::BucketKind;
+use crate::format::Format;
 use crate::session::Session;
+use crate::way::{Transport, Way};
 use anyhow::Result;
 use std::sync::Arc;
 
@@ -32,6 +35,10 @@ pub(crate) struct Scenario {
     pub(crate) run: Arc<Run>,
     /// An environment variable without which it cannot run.
     needs: Option<&'static str>,
+    /// The one transport that it is about, if it is.
+    transport: Option<Transport>,
+    /// The one object format that it is about, if it is.
+    format: Option<Format>,
 }
 
 impl Scenario {
@@ -40,7 +47,30 @@ impl Scenario {
             name: name.into(),
             run: Arc::new(run),
             needs: None,
+            transport: None,
+            format: None,
         }
+    }
+
+    /// For scenarios about HTTP itself.
+    fn over_http(mut self) -> Self {
+        self.transport = Some(Transport::Http);
+        self
+    }
+
+    /// For scenarios of clients that know no other object format.
+    fn with_sha1(mut self) -> Self {
+        self.format = Some(Format::Sha1);
+        self
+    }
+
+    /// What it is about that `way` is not, for the listing; nothing where it can go that way.
+    pub(crate) fn only(&self, way: Way) -> Option<String> {
+        let transport = self.transport.filter(|transport| *transport != way.transport);
+        let format = self.format.filter(|format| *format != way.format);
+        transport
+            .map(|transport| format!("{transport} only"))
+            .or_else(|| format.map(|format| format!("{format} only")))
     }
 
     /// The environment variable that it lacks.
@@ -62,6 +92,7 @@ pub(crate) fn compared() -> Vec<Scenario> {
     let families = [
         push::scenarios(),
         fetch::scenarios(),
+        partial::scenarios(),
         raw::scenarios(),
         exchanges::scenarios(),
         damaged::scenarios(),

@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use crate::client::Client;
-use crate::history::History;
+use crate::format::Format;
 use crate::session::Session;
 use anyhow::Result;
 
@@ -26,15 +26,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("push::deltas", deltas),
         Scenario::new("push::no_thin", no_thin),
         Scenario::new("push::quiet_and_porcelain", quiet_and_porcelain),
-        Scenario::new("push::chunked", chunked),
-        Scenario::new("push::expect", expect),
+        Scenario::new("push::chunked", chunked).over_http(),
+        Scenario::new("push::expect", expect).over_http(),
         Scenario::new("push::negotiate", negotiate),
         Scenario::new("push::deny_non_fast_forwards", deny_non_fast_forwards),
         Scenario::new("push::deny_deletes", deny_deletes),
         Scenario::new("push::hidden", hidden),
         Scenario::new("push::name_conflicts", name_conflicts),
         Scenario::new("push::options", options),
-        Scenario::new("push::sha256", sha256),
+        Scenario::new("push::everyday", everyday),
         Scenario::new("push::wrong_format", wrong_format),
         Scenario::new("push::tangle", tangle),
         Scenario::new("push::returns", returns),
@@ -219,7 +219,7 @@ fn odd_targets(session: &Session<'_>) -> Result<()> {
 
 fn mirror(session: &Session<'_>) -> Result<()> {
     let client = session.init("client")?;
-    let mut history = History::new(3);
+    let mut history = session.history(3);
     history.tangle("b", 5, 40);
     client.import(&history)?;
     client.git(&["tag", "-a", "-m", "t", "t", "b0"])?;
@@ -245,7 +245,7 @@ fn prune(session: &Session<'_>) -> Result<()> {
 /// Packs as different as git can be told to make them.
 fn deltas(session: &Session<'_>) -> Result<()> {
     let client = session.init("client")?;
-    let mut history = History::new(5);
+    let mut history = session.history(5);
     let mut parents = Vec::new();
     for (number, settings) in [
         ["pack.depth=50", "pack.window=50"],
@@ -257,7 +257,7 @@ fn deltas(session: &Session<'_>) -> Result<()> {
     .into_iter()
     .enumerate()
     {
-        let mut part = History::new(10 + number as u64);
+        let mut part = session.history(10 + number as u64);
         part.line("main", &parents, LARGE_COMMITS);
         client.import(&part)?;
         parents = vec![client.git(&["rev-parse", "main"])?];
@@ -296,7 +296,7 @@ fn quiet_and_porcelain(session: &Session<'_>) -> Result<()> {
 /// Bodies too large for the buffer: first a probe, then chunks.
 fn chunked(session: &Session<'_>) -> Result<()> {
     let client = session.init("client")?;
-    let mut history = History::new(7);
+    let mut history = session.history(7);
     history.line("main", &[], LARGE_COMMITS);
     client.import(&history)?;
     client.succeed(&[
@@ -317,7 +317,7 @@ fn expect(session: &Session<'_>) -> Result<()> {
     let client = session.init("client")?;
     client.commit("main", "a", "1\n")?;
     client.succeed(&["-c", "http.extraHeader=Expect: 100-continue", "push", "origin", "main"])?;
-    let mut history = History::new(8);
+    let mut history = session.history(8);
     history.line("other", &[], LARGE_COMMITS);
     client.import(&history)?;
     let settings = ["-c", "http.extraHeader=Expect: 100-continue", "-c", "http.postBuffer=1"];
@@ -326,7 +326,7 @@ fn expect(session: &Session<'_>) -> Result<()> {
 
 fn negotiate(session: &Session<'_>) -> Result<()> {
     let client = session.init("client")?;
-    let mut history = History::new(9);
+    let mut history = session.history(9);
     history.line("main", &[], 40);
     client.import(&history)?;
     client.succeed(&["push", "origin", "main"])?;
@@ -397,9 +397,8 @@ fn options(session: &Session<'_>) -> Result<()> {
     client.succeed(&["push", "-o", "one=1", "-o", "two", "origin", "main:new"])
 }
 
-fn sha256(session: &Session<'_>) -> Result<()> {
-    session.create("sha256")?;
-    let client = session.init_with("client", "sha256")?;
+fn everyday(session: &Session<'_>) -> Result<()> {
+    let client = session.init("client")?;
     client.commit("main", "a", "1\n")?;
     client.commit("main", "dir/b", "2\n")?;
     client.git(&["tag", "-a", "-m", "t", "t", "main"])?;
@@ -420,15 +419,19 @@ fn sha256(session: &Session<'_>) -> Result<()> {
 }
 
 fn wrong_format(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
-    let client = session.init_with("client", "sha256")?;
+    session.create()?;
+    let other = match session.format() {
+        Format::Sha1 => Format::Sha256,
+        Format::Sha256 => Format::Sha1,
+    };
+    let client = session.init_with("client", other)?;
     client.commit("main", "a", "1\n")?;
     client.refused(&["push", "origin", "main"])
 }
 
 fn tangle(session: &Session<'_>) -> Result<()> {
     let client = session.init("client")?;
-    let mut history = History::new(11);
+    let mut history = session.history(11);
     history.tangle("b", 6, 250);
     client.import(&history)?;
     // In pieces, so that each push builds on layers that earlier ones laid.

@@ -1,8 +1,9 @@
 //! Pushes and listings by hand: commands that stock git's client would refuse to send.
 
 use super::Scenario;
+use crate::format::Format;
 use crate::session::Session;
-use crate::wire::{self, Command, PUSH_CAPABILITIES, Packet, ZERO, push};
+use crate::wire::{self, Command, Packet, push};
 use anyhow::{Result, ensure};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -27,14 +28,15 @@ fn publish(session: &Session<'_>) -> Result<[String; 2]> {
 }
 
 /// A pack without objects, as git sends where the server has everything.
-fn empty_pack() -> Vec<u8> {
-    crate::packs::Pack::default().finish()
+fn empty_pack(format: Format) -> Vec<u8> {
+    crate::packs::Pack::new(format).finish()
 }
 
 /// Sends commands and records who was let through.
 fn try_push(session: &Session<'_>, capabilities: &str, commands: &[Command<'_>]) -> Result<()> {
-    let needs_pack = commands.iter().any(|command| command.new != ZERO);
-    let pack = if needs_pack { empty_pack() } else { Vec::new() };
+    let format = session.format();
+    let needs_pack = commands.iter().any(|command| command.new != format.zero());
+    let pack = if needs_pack { empty_pack(format) } else { Vec::new() };
     for Command { old, new, name } in commands {
         session.record(&format!("> {old} {new} {}", name.escape_debug()));
     }
@@ -44,6 +46,7 @@ fn try_push(session: &Session<'_>, capabilities: &str, commands: &[Command<'_>])
 }
 
 fn funny_names(session: &Session<'_>) -> Result<()> {
+    let format = session.format();
     let [_, new] = publish(session)?;
     for name in [
         "refs/heads/..",
@@ -81,20 +84,21 @@ fn funny_names(session: &Session<'_>) -> Result<()> {
         "refs/../x",
         "refs/heads/refs/heads/main",
     ] {
-        let old = ZERO;
-        try_push(session, PUSH_CAPABILITIES, &[Command { old, new: &new, name }])?;
+        let old = format.zero();
+        try_push(session, format.push_capabilities(), &[Command { old, new: &new, name }])?;
     }
     Ok(())
 }
 
 fn stale_values(session: &Session<'_>) -> Result<()> {
+    let format = session.format();
     let [old, new] = publish(session)?;
     let name = "refs/heads/main";
     let other = "refs/heads/other";
-    let unknown = "1234567890123456789012345678901234567890";
+    let unknown = format.absent();
     for command in [
         Command {
-            old: ZERO,
+            old: format.zero(),
             new: &new,
             name,
         },
@@ -120,7 +124,7 @@ fn stale_values(session: &Session<'_>) -> Result<()> {
         },
         Command {
             old: &old,
-            new: ZERO,
+            new: format.zero(),
             name: "refs/heads/x/y",
         },
         Command {
@@ -129,12 +133,12 @@ fn stale_values(session: &Session<'_>) -> Result<()> {
             name: "refs/heads/none",
         },
     ] {
-        try_push(session, PUSH_CAPABILITIES, &[command])?;
+        try_push(session, format.push_capabilities(), &[command])?;
     }
-    let atomic = format!("{PUSH_CAPABILITIES} atomic");
-    for capabilities in [&atomic, PUSH_CAPABILITIES] {
+    let atomic = format!("{} atomic", format.push_capabilities());
+    for capabilities in [&atomic, format.push_capabilities()] {
         let good = Command {
-            old: ZERO,
+            old: format.zero(),
             new: &new,
             name: other,
         };
@@ -149,57 +153,60 @@ fn stale_values(session: &Session<'_>) -> Result<()> {
 }
 
 fn name_conflicts(session: &Session<'_>) -> Result<()> {
+    let format = session.format();
     let [_, new] = publish(session)?;
     let create = |name| Command {
-        old: ZERO,
+        old: format.zero(),
         new: &new,
         name,
     };
     let delete = |name| Command {
         old: &new,
-        new: ZERO,
+        new: format.zero(),
         name,
     };
-    let atomic = format!("{PUSH_CAPABILITIES} atomic");
-    try_push(session, PUSH_CAPABILITIES, &[create("refs/heads/x")])?;
-    try_push(session, PUSH_CAPABILITIES, &[create("refs/heads/x/y/z")])?;
+    let atomic = format!("{} atomic", format.push_capabilities());
+    try_push(session, format.push_capabilities(), &[create("refs/heads/x")])?;
+    try_push(session, format.push_capabilities(), &[create("refs/heads/x/y/z")])?;
     try_push(session, &atomic, &[create("refs/heads/p"), create("refs/heads/p/q")])?;
     try_push(session, &atomic, &[create("refs/heads/r"), create("refs/heads/x/y/z")])?;
-    try_push(session, PUSH_CAPABILITIES, &[delete("refs/heads/x/y")])?;
-    try_push(session, PUSH_CAPABILITIES, &[create("refs/heads/x")])
+    try_push(session, format.push_capabilities(), &[delete("refs/heads/x/y")])?;
+    try_push(session, format.push_capabilities(), &[create("refs/heads/x")])
 }
 
 fn repeated_commands(session: &Session<'_>) -> Result<()> {
+    let format = session.format();
     let [old, new] = publish(session)?;
     let name = "refs/heads/twice";
     let commands = || {
         [
             Command {
-                old: ZERO,
+                old: format.zero(),
                 new: &new,
                 name,
             },
             Command {
-                old: ZERO,
+                old: format.zero(),
                 new: &old,
                 name,
             },
         ]
     };
-    try_push(session, &format!("{PUSH_CAPABILITIES} atomic"), &commands())
+    try_push(session, &format!("{} atomic", format.push_capabilities()), &commands())
 }
 
 /// Commands and packs whose objects are not all there: nothing of them may be accepted.
 fn missing_objects(session: &Session<'_>) -> Result<()> {
     use crate::packs::{Pack, commit, kind, oid, tree};
+    let format = session.format();
     publish(session)?;
-    let absent_blob = oid(kind::BLOB, b"absent\n");
-    let absent_tree = oid(kind::TREE, &tree(&[("100644", "a", &absent_blob)])?);
-    let absent_commit = oid(kind::COMMIT, &commit(&absent_tree, &[]));
-    let empty_tree = oid(kind::TREE, b"");
-    let mut packs: Vec<(&str, String, Pack)> = vec![("nothing at all", absent_commit.clone(), Pack::default())];
+    let absent_blob = oid(format, kind::BLOB, b"absent\n");
+    let absent_tree = oid(format, kind::TREE, &tree(&[("100644", "a", &absent_blob)])?);
+    let absent_commit = oid(format, kind::COMMIT, &commit(&absent_tree, &[]));
+    let empty_tree = oid(format, kind::TREE, b"");
+    let mut packs: Vec<(&str, String, Pack)> = vec![("nothing at all", absent_commit.clone(), Pack::new(format))];
     let mut add = |what, build: &dyn Fn(&mut Pack) -> Result<String>| -> Result<()> {
-        let mut pack = Pack::default();
+        let mut pack = Pack::new(format);
         let tip = build(&mut pack)?;
         packs.push((what, tip, pack));
         Ok(())
@@ -235,11 +242,11 @@ fn missing_objects(session: &Session<'_>) -> Result<()> {
         session.record(what);
         let name = "refs/heads/tip";
         let command = Command {
-            old: ZERO,
+            old: format.zero(),
             new: tip,
             name,
         };
-        let report = push(session, PUSH_CAPABILITIES, &[command], &pack.finish())?;
+        let report = push(session, format.push_capabilities(), &[command], &pack.finish())?;
         session.record(&report.refs_verdict());
     }
     Ok(())
@@ -275,13 +282,13 @@ fn list(session: &Session<'_>, arguments: &[&str]) -> Result<()> {
     session.record(&format!("ls-refs {arguments:?}"));
     let mut body = Vec::new();
     wire::write_packet(&mut body, b"command=ls-refs\n");
-    wire::write_packet(&mut body, b"object-format=sha1");
+    wire::write_packet(&mut body, format!("object-format={}", session.format()).as_bytes());
     body.extend_from_slice(b"0001");
     for argument in arguments {
         wire::write_packet(&mut body, format!("{argument}\n").as_bytes());
     }
     body.extend_from_slice(b"0000");
-    let answer = wire::post(session, "git-upload-pack", "Git-Protocol: version=2\r\n", &body)?;
+    let answer = wire::ask(session, "git-upload-pack", "version=2", &body)?;
     ensure!(answer.status == 200, "status {}", answer.status);
     for packet in wire::packets(&answer.body)? {
         match packet {
@@ -294,17 +301,18 @@ fn list(session: &Session<'_>, arguments: &[&str]) -> Result<()> {
 
 /// The oldest clients ask for nothing but a report.
 fn without_side_band(session: &Session<'_>) -> Result<()> {
+    let format = session.format();
     let [_, new] = publish(session)?;
-    for (number, capabilities) in ["report-status", "report-status-v2 object-format=sha1"]
-        .into_iter()
-        .enumerate()
-    {
+    // Who says nothing of the object format means sha1.
+    let both = ["report-status-v2", "report-status"].map(|report| format!("{report} object-format={format}"));
+    let bare = (format == Format::Sha1).then(|| "report-status".to_owned());
+    for (number, capabilities) in both.into_iter().chain(bare).enumerate() {
         let mut body = Vec::new();
-        let command = format!("{ZERO} {new} refs/heads/plain{number}\0{capabilities}");
+        let command = format!("{} {new} refs/heads/plain{number}\0{capabilities}", format.zero());
         wire::write_packet(&mut body, command.as_bytes());
         body.extend_from_slice(b"0000");
-        body.extend_from_slice(&empty_pack());
-        let answer = wire::post(session, "git-receive-pack", "", &body)?;
+        body.extend_from_slice(&empty_pack(format));
+        let answer = wire::ask(session, "git-receive-pack", "", &body)?;
         session.record(&format!("status {}", answer.status));
         for packet in wire::packets(&answer.body)? {
             match packet {

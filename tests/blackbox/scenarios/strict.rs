@@ -3,7 +3,7 @@
 use super::Scenario;
 use crate::packs::{Pack, kind, oid, tree};
 use crate::session::Session;
-use crate::wire::{Command, PUSH_CAPABILITIES, ZERO, push};
+use crate::wire::{Command, push};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 
@@ -24,12 +24,13 @@ type TreeEntry<'a> = (&'a str, &'a str, &'a str);
 
 /// Pushes a pack whose tip is to become a ref, and records the verdict and, if it is refused, why.
 fn try_pack(session: &Session<'_>, what: &str, name: &str, tip: &str, pack: &Pack) -> Result<()> {
+    let format = session.format();
     let command = Command {
-        old: ZERO,
+        old: format.zero(),
         new: tip,
         name,
     };
-    let report = push(session, PUSH_CAPABILITIES, &[command], &pack.finish())?;
+    let report = push(session, format.push_capabilities(), &[command], &pack.finish())?;
     session.record(&format!("{what}\n{}", report.refs_verdict()));
     if report.refs.values().any(Option::is_some) {
         session.complain(&message_ids(&format!("{}\n{}", report.messages, report.unpack)));
@@ -49,10 +50,11 @@ fn message_ids(said: &str) -> BTreeSet<String> {
 }
 
 fn commits(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    let format = session.format();
+    session.create()?;
     session.set_head("refs/heads/none")?;
-    let tree = format!("tree {}\n", oid(kind::TREE, b""));
-    let parent = "1234567890123456789012345678901234567890";
+    let tree = format!("tree {}\n", oid(format, kind::TREE, b""));
+    let parent = format.absent();
     let author = format!("author {AUTHOR}\n");
     let committer = format!("committer {AUTHOR}\n");
     let by = |author: &str| format!("{tree}author {author}\n{committer}\nm\n");
@@ -118,7 +120,7 @@ fn commits(session: &Session<'_>) -> Result<()> {
         ),
     ];
     for (number, (what, content)) in cases.iter().enumerate() {
-        let mut pack = Pack::default();
+        let mut pack = Pack::new(format);
         pack.object(kind::TREE, b"")?;
         let tip = pack.object(kind::COMMIT, content.as_bytes())?;
         try_pack(session, what, &format!("refs/heads/c{number}"), &tip, &pack)?;
@@ -127,11 +129,12 @@ fn commits(session: &Session<'_>) -> Result<()> {
 }
 
 fn trees(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    let format = session.format();
+    session.create()?;
     session.set_head("refs/heads/none")?;
-    let blob = oid(kind::BLOB, b"x\n");
-    let subtree = oid(kind::TREE, b"");
-    let zero = ZERO;
+    let blob = oid(format, kind::BLOB, b"x\n");
+    let subtree = oid(format, kind::TREE, b"");
+    let zero = format.zero();
     let file = ("100644", "a", blob.as_str());
     let named = |name| vec![("100644", name, blob.as_str())];
     let of_mode = |mode| vec![(mode, "a", blob.as_str())];
@@ -181,10 +184,7 @@ fn trees(session: &Session<'_>) -> Result<()> {
         ("mode zero", of_mode("0")),
         ("no mode", of_mode("")),
         ("mode of letters", of_mode("abc")),
-        (
-            "a module",
-            vec![("160000", "a", "1234567890123456789012345678901234567890")],
-        ),
+        ("a module", vec![("160000", "a", format.absent())]),
         ("a linked modules file", vec![("120000", ".gitmodules", &blob)]),
         ("a linked ignore file", vec![("120000", ".gitignore", &blob)]),
         ("a linked attributes file", vec![("120000", ".gitattributes", &blob)]),
@@ -205,20 +205,22 @@ fn trees(session: &Session<'_>) -> Result<()> {
 }
 
 fn try_tree(session: &Session<'_>, what: &str, number: usize, content: &[u8]) -> Result<()> {
-    let mut pack = Pack::default();
+    let format = session.format();
+    let mut pack = Pack::new(format);
     pack.object(kind::BLOB, b"x\n")?;
     pack.object(kind::TREE, b"")?;
     if !content.is_empty() {
         pack.object(kind::TREE, content)?;
     }
-    let tree = oid(kind::TREE, content);
+    let tree = oid(format, kind::TREE, content);
     let tip = pack.object(kind::COMMIT, &crate::packs::commit(&tree, &[]))?;
     try_pack(session, what, &format!("refs/heads/t{number}"), &tip, &pack)
 }
 
 fn tags(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
-    let object = format!("object {}\n", oid(kind::TREE, b""));
+    let format = session.format();
+    session.create()?;
+    let object = format!("object {}\n", oid(format, kind::TREE, b""));
     let tagger = format!("tagger {AUTHOR}\n");
     let cases = [
         ("good", format!("{object}type tree\ntag t\n{tagger}\nm\n")),
@@ -244,7 +246,7 @@ fn tags(session: &Session<'_>) -> Result<()> {
         ("nothing", String::new()),
     ];
     for (number, (what, content)) in cases.iter().enumerate() {
-        let mut pack = Pack::default();
+        let mut pack = Pack::new(format);
         pack.object(kind::TREE, b"")?;
         let tip = pack.object(kind::TAG, content.as_bytes())?;
         try_pack(session, what, &format!("refs/tags/t{number}"), &tip, &pack)?;
@@ -253,7 +255,8 @@ fn tags(session: &Session<'_>) -> Result<()> {
 }
 
 fn modules(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    let format = session.format();
+    session.create()?;
     session.set_head("refs/heads/none")?;
     let section = |name: &str, rest: &str| format!("[submodule \"{name}\"]\n{rest}\n");
     let url = |url: &str| section("m", &format!("\tpath = m\n\turl = {url}"));
@@ -279,23 +282,23 @@ fn modules(session: &Session<'_>) -> Result<()> {
         ("nothing", String::new()),
     ];
     for (number, (what, content)) in cases.iter().enumerate() {
-        let mut pack = Pack::default();
+        let mut pack = Pack::new(format);
         let blob = pack.object(kind::BLOB, content.as_bytes())?;
         try_modules(session, what, &format!("refs/heads/m{number}"), pack, &blob)?;
     }
     // The file's content may have come long before its name.
-    let mut early = Pack::default();
+    let mut early = Pack::new(format);
     let bad = early.object(kind::BLOB, url("-u./other").as_bytes())?;
     try_pack(session, "bad content, other name", "refs/tags/early", &bad, &early)?;
     try_modules(
         session,
         "bad content came before",
         "refs/heads/late",
-        Pack::default(),
+        Pack::new(format),
         &bad,
     )?;
-    let absent = oid(kind::BLOB, b"absent");
-    try_modules(session, "no content", "refs/heads/absent", Pack::default(), &absent)
+    let absent = oid(format, kind::BLOB, b"absent");
+    try_modules(session, "no content", "refs/heads/absent", Pack::new(format), &absent)
 }
 
 /// Pushes a commit whose `.gitmodules` is `blob`.
@@ -307,13 +310,14 @@ fn try_modules(session: &Session<'_>, what: &str, name: &str, mut pack: Pack, bl
 
 /// Severities that a repository's settings change.
 fn overrides(session: &Session<'_>) -> Result<()> {
-    session.create("sha1")?;
+    let format = session.format();
+    session.create()?;
     session.set_head("refs/heads/none")?;
     let content = format!(
         "tree {}\nauthor A <a@example.com> 01700000000 +0000\ncommitter {AUTHOR}\n\nm\n",
-        oid(kind::TREE, b"")
+        oid(format, kind::TREE, b"")
     );
-    let mut pack = Pack::default();
+    let mut pack = Pack::new(format);
     pack.object(kind::TREE, b"")?;
     let tip = pack.object(kind::COMMIT, content.as_bytes())?;
     try_pack(session, "as it is", "refs/heads/one", &tip, &pack)?;
@@ -322,10 +326,10 @@ fn overrides(session: &Session<'_>) -> Result<()> {
     // Gone again, for whoever clones does not ignore it.
     let command = Command {
         old: &tip,
-        new: ZERO,
+        new: format.zero(),
         name: "refs/heads/two",
     };
-    let report = push(session, PUSH_CAPABILITIES, &[command], b"")?;
+    let report = push(session, format.push_capabilities(), &[command], b"")?;
     session.record(&report.verdict());
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! An SSH client of our own: drives stock git where there is no OpenSSH, and does what OpenSSH would not.
+//! An SSH client of our own: drives stock git where there is no OpenSSH, and does what OpenSSH would not. Included by the
+//! tests of several crates.
 // What fails here fails the test.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,6 +16,8 @@ pub const AS_CLIENT: &str = "CUESTA_TEST_AS_SSH";
 pub const KEY: &str = "CUESTA_TEST_SSH_KEY";
 /// If set, the client leaves its side of the channel open when git has sent everything, as other implementations do.
 pub const KEEP_OPEN: &str = "CUESTA_TEST_SSH_KEEP_OPEN";
+/// If set, what the server says beside the protocol, on standard error, is not shown.
+pub const MUTE: &str = "CUESTA_TEST_SSH_MUTE";
 
 /// Takes any server key, and remembers it.
 #[derive(Default)]
@@ -120,8 +123,8 @@ pub async fn ended(mut channel: Channel<Msg>) -> Ended {
     ended
 }
 
-/// Is the client that git runs: `[-o OPTION] [-p PORT] HOST COMMAND`. Gives back the exit status.
-pub fn be_the_client(arguments: &[String]) -> i32 {
+/// What git asks of `ssh`, `[-o OPTION] [-p PORT] HOST COMMAND`: where to, and the command.
+pub fn destination(arguments: &[String]) -> (String, String) {
     let mut port = "22".to_owned();
     let mut words = Vec::new();
     let mut rest = arguments.iter();
@@ -135,7 +138,13 @@ pub fn be_the_client(arguments: &[String]) -> i32 {
     }
     let (host, command) = (words.first().unwrap(), words.get(1..).unwrap().join(" "));
     let host = host.rsplit_once('@').map_or(host.as_str(), |(_, host)| host);
-    let address = format!("{host}:{port}").parse().unwrap();
+    (format!("{host}:{port}"), command)
+}
+
+/// Is the client that git runs. Gives back the exit status.
+pub fn be_the_client(arguments: &[String]) -> i32 {
+    let (address, command) = destination(arguments);
+    let address = address.parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -187,6 +196,7 @@ async fn relay(address: SocketAddr, command: &str) -> i32 {
                     break;
                 }
             }
+            ChannelMsg::ExtendedData { .. } if std::env::var_os(MUTE).is_some() => {}
             ChannelMsg::ExtendedData { data, .. } => std::io::stderr().lock().write_all(&data).unwrap(),
             ChannelMsg::ExitStatus { exit_status } => code = i32::try_from(exit_status).unwrap(),
             // Such clients close the channel when they have read all there is.
