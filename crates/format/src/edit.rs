@@ -28,7 +28,7 @@ pub struct Edit {
     pub removed: Vec<LayerId>,
     /// Settings under git's own names, lower-cased where git ignores case.
     pub settings: Vec<SettingChange>,
-    /// The new shallow boundary of the repository itself, whole, where it changes.
+    /// The new shallow boundary of the repository itself, whole, where it changes; of a push, what it adds to it.
     pub shallow: Option<Vec<ObjectId>>,
     /// What a push said beside its commands; kept for whoever reads the log, of no effect on the repository.
     pub note: Option<Box<PushNote>>,

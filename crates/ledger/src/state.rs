@@ -348,6 +348,10 @@ impl State {
         }
         if let Some(shallow) = &edit.shallow {
             let mut sorted = shallow.clone();
+            // Pushes that add to the boundary at the same time must not undo one another.
+            if edit.cause == Cause::Push {
+                sorted.extend_from_slice(&self.shallow);
+            }
             sorted.sort_unstable();
             sorted.dedup();
             self.shallow = sorted.into();

@@ -76,6 +76,23 @@ fn a_push_moves_head_only_while_there_is_no_branch() {
 }
 
 #[test]
+fn a_push_adds_to_the_shallow_boundary_and_others_replace_it() {
+    let with = |cause: Cause, bytes: &[u8]| Edit {
+        cause,
+        shallow: Some(bytes.iter().copied().map(oid).collect()),
+        ..edit()
+    };
+    let mut state = begun();
+    state.apply(&with(Cause::Push, &[3, 1])).unwrap();
+    state.apply(&with(Cause::Push, &[2, 1])).unwrap();
+    assert_eq!(state.shallow(), [oid(1), oid(2), oid(3)]);
+    state.apply(&with(Cause::Import, &[2])).unwrap();
+    assert_eq!(state.shallow(), [oid(2)]);
+    state.apply(&with(Cause::Push, &[])).unwrap();
+    assert_eq!(state.shallow(), [oid(2)]);
+}
+
+#[test]
 fn conflicts_speak_as_git_does() {
     let state = with(&["refs/heads/a", "refs/heads/d/e"]);
     for (edit, words) in [

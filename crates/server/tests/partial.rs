@@ -119,6 +119,8 @@ fn shallow(path: &Path) -> Vec<String> {
     let listed = std::fs::read_to_string(path.join(".git/shallow")).unwrap_or_default();
     let mut lines: Vec<String> = listed.lines().map(str::to_owned).collect();
     lines.sort();
+    // Stock git lists some twice.
+    lines.dedup();
     lines
 }
 
@@ -410,6 +412,61 @@ fn shallow_clones_push() {
             "{said}"
         );
     }
+}
+
+/// Where `receive.shallowUpdate` lets a push end somewhere, the repository's history ends there, too.
+#[test]
+fn shallow_pushes_move_the_boundary_where_they_may() {
+    let both = Both::new();
+    let ours = both.work.path("cut");
+    let stock = both.work.path("stock.git");
+    let source = format!("file://{}", both.source.display());
+    let depth = ["clone", "-q", "--depth=2", &source, ours.to_str().unwrap()];
+    both.work.git(&depth);
+    both.work.git(&["init", "-q", "--bare", stock.to_str().unwrap()]);
+    let git = |arguments: &[&str]| both.work.git_in(&ours, arguments);
+    let said = |url: &str, what: &str| {
+        let output = both.work.try_git_in(&ours, &["push", "--porcelain", url, what]);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let lines = lines.lines().filter(|line| !line.starts_with("To ")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let (mirror, bare) = (both.server.url("cut/off"), stock.to_str().unwrap());
+    git(&["push", "-q", &mirror, "HEAD^{tree}:refs/x/tree"]);
+    git(&["push", "-q", bare, "HEAD^{tree}:refs/x/tree"]);
+    for [value, expected] in [["false", "(shallow update not allowed)"], ["true", "[new branch]"]] {
+        both.work.git_in(&stock, &["config", "receive.shallowUpdate", value]);
+        both.server
+            .cuesta(&["repo", "config", "cut/off", "receive.shallowUpdate", value]);
+        let answers = [&mirror, bare].map(|url| said(url, "HEAD:refs/heads/new"));
+        assert_eq!(answers[0], answers[1]);
+        assert!(answers[0].iter().any(|line| line.contains(expected)), "{answers:?}");
+    }
+    let boundary = |url: &str, branch: &str| {
+        let path = both.work.path("boundary");
+        let _ = std::fs::remove_dir_all(&path);
+        let clone = ["clone", "-q", "--no-local", "-b", branch, url, path.to_str().unwrap()];
+        both.work.git(&clone);
+        both.work.git_in(&path, &["fsck", "--full"]);
+        (shallow(&path), both.objects(&path))
+    };
+    let file = format!("file://{}", stock.display());
+    let cut = boundary(&mirror, "new");
+    assert_eq!(cut, boundary(&file, "new"));
+    assert!(!cut.0.is_empty());
+    // What is known to end there needs no leave, and does so for whole histories, too.
+    both.server
+        .cuesta(&["repo", "config", "cut/off", "receive.shallowUpdate", "false"]);
+    both.work.commit(&ours, "on top", "x\n");
+    for url in [&mirror, bare] {
+        git(&["push", "-q", url, "HEAD:refs/heads/new"]);
+        both.work
+            .git_in(&both.source, &["push", "-q", url, "main:refs/heads/whole"]);
+    }
+    for branch in ["new", "whole"] {
+        assert_eq!(boundary(&mirror, branch), boundary(&file, branch), "{branch}");
+    }
+    both.server.cuesta(&["fsck", "cut/off"]);
 }
 
 /// A repository whose own history ends somewhere tells so to its clones.

@@ -16,7 +16,7 @@ pub(crate) struct Commit<'a> {
     /// All refs or none.
     pub(crate) atomic: bool,
     pub(crate) layers: &'a [AddedLayer],
-    /// The repository's new shallow boundary, if it changes.
+    /// The repository's new shallow boundary if it changes, or what a push adds to it.
     pub(crate) shallow: Option<Vec<ObjectId>>,
     /// What the push said beside its commands.
     pub(crate) note: Option<Box<PushNote>>,

@@ -27,6 +27,8 @@ pub(crate) struct Order {
     pub(crate) parents: Vec<Parent>,
     /// Commits of the repository that are parents.
     pub(crate) outside: Vec<(ObjectId, KnownCommit)>,
+    /// Commits of the boundary at which the history does end here: parents of them are nowhere.
+    pub(crate) cut_off: Vec<ObjectId>,
 }
 
 /// One new commit.
@@ -172,11 +174,12 @@ impl<'a> Ordering<'a> {
             .rows
             .get(row as usize)
             .map(|row| self.commits.entries.oid(row.entry));
-        let cut_off = missing && oid.is_some_and(|oid| self.shallow.contains(&oid));
-        if cut_off {
+        let cut_off = oid.filter(|oid| missing && self.shallow.contains(oid));
+        if cut_off.is_some() {
             self.order.parents.truncate(parents_before);
         }
-        let broken = (broken || missing) && !cut_off;
+        let broken = (broken || missing) && cut_off.is_none();
+        self.order.cut_off.extend(cut_off);
         let too_many = |_| IntakeError::Internal("more parents than are counted");
         let parents_end = u32::try_from(self.order.parents.len()).map_err(too_many)?;
         let place = u32::try_from(self.order.commits.len()).map_err(too_many)?;

@@ -13,6 +13,8 @@ pub(crate) struct Policy {
     pub(crate) deny_deletes: bool,
     pub(crate) deny_delete_current: bool,
     pub(crate) deny_non_fast_forwards: bool,
+    /// Histories may end at the boundary of who pushes them.
+    pub(crate) shallow_update: bool,
     pub(crate) pack_bytes_max: Option<u64>,
     pub(crate) hidden: HiddenRefs,
 }
@@ -28,6 +30,7 @@ impl Policy {
             deny_deletes: settings.flag("receive.denydeletes", false),
             deny_delete_current: settings.flag(current, settings.get(current).is_none_or(|value| value == "refuse")),
             deny_non_fast_forwards: settings.flag("receive.denynonfastforwards", false),
+            shallow_update: settings.flag("receive.shallowupdate", false),
             pack_bytes_max: settings
                 .get("receive.maxinputsize")
                 .and_then(bytes)
@@ -117,12 +120,13 @@ impl Case {
 }
 
 /// Refuses values whose closure is not complete.
-pub(crate) fn check_connectivity(cases: &mut [Case], has_shallow: bool) {
-    // A shallow client's new root looks like a history with a hole.
-    let reason = if has_shallow {
-        "shallow update not allowed"
-    } else {
-        "missing necessary objects"
+pub(crate) fn check_connectivity(policy: &Policy, cases: &mut [Case], has_shallow: bool) {
+    let reason = match (has_shallow, policy.shallow_update) {
+        // A shallow client's new root looks like a history with a hole.
+        (true, false) => "shallow update not allowed",
+        // Then there is a hole in spite of the boundary.
+        (true, true) => "shallow error",
+        (false, _) => "missing necessary objects",
     };
     for case in cases.iter_mut().filter(|case| case.tip == Some(Tip::Incomplete)) {
         case.refuse(reason);

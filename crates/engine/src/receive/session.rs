@@ -11,7 +11,7 @@ use super::store::{self, Place};
 use super::tips::{Reached, Tip};
 use crate::{EngineError, Repository, Unborn, View};
 use bytes::Bytes;
-use cuesta_format::AddedLayer;
+use cuesta_format::{AddedLayer, Cause};
 use cuesta_git::ObjectId;
 use cuesta_store::Workers;
 use futures::future::BoxFuture;
@@ -199,16 +199,16 @@ impl<'a> Receiver<'a> {
         let mut warnings: Vec<String> = taken.settled.warnings.iter().map(ToString::to_string).collect();
         warnings.extend(self.push.check(&request, &taken.reached, &mut cases).await?);
         let open = values_of(&cases, |case| case.is_open() && !case.idle);
-        let layers = match self
+        let stored = match self
             .push
             .store(taken, values, open, Arc::clone(&shallow), &request)
             .await
         {
-            Ok(layers) => layers,
+            Ok(stored) => stored,
             Err(error) => return refused(error, &mut cases),
         };
-        let new_shallow =
-            (shallow.len() > self.push.view.state().shallow().len()).then(|| shallow.iter().copied().collect());
+        let new_shallow = self.push.new_shallow(&request, &shallow, stored.cut_off);
+        let layers = stored.layers;
         let commit = Commit {
             repository: self.push.repository,
             cause: request.cause,
@@ -270,14 +270,32 @@ impl Push<'_> {
         self.view.world().workers.clone()
     }
 
-    /// The shallow boundary: its commits' parents are not asked for. A client has no say in it; an importer brings its own.
+    /// The shallow boundary: its commits' missing parents are not asked for. An importer brings its own; a client does where
+    /// it may.
     fn shallow(&self, request: &ReceiveRequest) -> Arc<HashSet<ObjectId>> {
-        let brought = if request.trusted {
+        let brought = if request.trusted || self.policy.shallow_update {
             request.shallow.as_slice()
         } else {
             &[]
         };
         Arc::new(self.view.state().shallow().iter().chain(brought).copied().collect())
+    }
+
+    /// What an edit says of the repository's boundary: an import all of it, a push what it adds, which is where its history
+    /// ends and is not known to end.
+    fn new_shallow(
+        &self,
+        request: &ReceiveRequest,
+        shallow: &HashSet<ObjectId>,
+        cut_off: Vec<ObjectId>,
+    ) -> Option<Vec<ObjectId>> {
+        let known = self.view.state().shallow();
+        if request.cause != Cause::Push {
+            return (shallow.len() > known.len()).then(|| shallow.iter().copied().collect());
+        }
+        let mut added = cut_off;
+        added.retain(|oid| !known.contains(oid));
+        (!added.is_empty()).then_some(added)
     }
 
     async fn on_worker<T: Send + 'static>(
@@ -298,7 +316,7 @@ impl Push<'_> {
         let state = self.view.state();
         let permissive = Policy::default();
         let policy = if request.trusted { &permissive } else { &self.policy };
-        policy::check_connectivity(cases, !request.shallow.is_empty());
+        policy::check_connectivity(&self.policy, cases, !request.shallow.is_empty());
         policy::check_hidden(policy, cases);
         policy::check_names(state, cases);
         let warnings = policy::check_each(policy, state, cases);
@@ -357,22 +375,26 @@ impl Push<'_> {
         open: Vec<ObjectId>,
         shallow: Arc<HashSet<ObjectId>>,
         request: &ReceiveRequest,
-    ) -> Result<Vec<AddedLayer>, IntakeError> {
+    ) -> Result<Stored, IntakeError> {
         let keep_unreachable = request.keep_unreachable;
         let is_idle = taken.reached.is_empty() && !keep_unreachable;
         if is_idle || open.is_empty() && !keep_unreachable {
-            return Ok(Vec::new());
+            return Ok(Stored::default());
         }
         let place = Place::new(&self.view, self.repository.id(), &self.options.limits);
         if taken.is_small && !keep_unreachable {
             let lean = Lean::without_waiting(self.view.clone());
             match taken
                 .narrow(&lean, &shallow, &values, &open)
-                .and_then(|reached| place.build(&taken, &lean, &reached))
+                .and_then(|reached| Ok((place.build(&taken, &lean, &reached)?, reached)))
             {
                 Err(IntakeError::WouldWait) => {}
                 Err(error) => return Err(error),
-                Ok(built) => return Ok(vec![place.put(built).await?]),
+                Ok((built, reached)) => {
+                    let layers = vec![place.put(built).await?];
+                    let cut_off = reached.order.cut_off.clone();
+                    return Ok(Stored { layers, cut_off });
+                }
             }
         }
         let build =
@@ -389,7 +411,10 @@ impl Push<'_> {
                         taken.settled.build_unreachable(lean, &reached, chunk_len, chunks)
                     })?);
                 }
-                Ok(stored.into_iter().flatten().collect())
+                Ok(Stored {
+                    layers: stored.into_iter().flatten().collect(),
+                    cut_off: reached.order.cut_off.clone(),
+                })
             };
         self.on_worker(build).await
     }
@@ -402,6 +427,14 @@ impl From<Result<Intake, IntakeError>> for Parsing {
             Err(error) => Self::Failed(error),
         }
     }
+}
+
+/// What was stored of a push.
+#[derive(Default)]
+struct Stored {
+    layers: Vec<AddedLayer>,
+    /// Commits in it whose parents are nowhere.
+    cut_off: Vec<ObjectId>,
 }
 
 /// The new values of cases.
