@@ -63,13 +63,55 @@ pub struct PushNote {
     pub certificate: Option<PushCertificate>,
 }
 
-/// The certificate of a signed push, for whoever verifies who signed it: the server has checked its nonce only.
+/// The certificate of a signed push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushCertificate {
     /// The certificate as it came, signature and all.
     pub text: Bytes,
     /// What its nonce is worth.
     pub nonce: NonceStatus,
+    /// What its signature was worth when it came; `None` in what was written before that was looked at.
+    pub signature: Option<PushSignature>,
+}
+
+/// What the signature of a push certificate was worth, in view of the keys that were known then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushSignature {
+    /// Whether it is good.
+    pub status: SignatureStatus,
+    /// The user whose key made it; empty if nobody's did.
+    pub signer: String,
+    /// The fingerprint of the key that made it, `SHA256:…`; empty where there is none or it cannot be told.
+    pub key: String,
+}
+
+/// Whether a signature is good (githooks, `GIT_PUSH_CERT_STATUS`; the letters of git-log's `%G?`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SignatureStatus {
+    /// Good, by a known user's key.
+    Good = 1,
+    /// Good, by a key that is nobody's here.
+    Unknown = 2,
+    /// Not of what was signed.
+    Bad = 3,
+    /// Of a kind that is not verified here.
+    Unchecked = 4,
+    /// There is none.
+    None = 5,
+}
+
+impl SignatureStatus {
+    /// Git's letter for it: `G`, `U`, `B`, `E` or `N`.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Good => 'G',
+            Self::Unknown => 'U',
+            Self::Bad => 'B',
+            Self::Unchecked => 'E',
+            Self::None => 'N',
+        }
+    }
 }
 
 /// What the nonce of a push certificate is worth (githooks, `GIT_PUSH_CERT_NONCE_STATUS`).

@@ -4,8 +4,8 @@ use crate::codec::{Envelope, Reader, Writer, check_flags, object_format, object_
 use crate::error::malformed;
 use crate::layer::{LAYER_LEN_MIN, layer_len, put_layer, read_layer};
 use crate::{
-    Cause, Edit, EditId, FormatError, LayerId, NonceStatus, PushCertificate, PushNote, RefTarget, RefUpdate, Result,
-    SettingChange, SymrefChange,
+    Cause, Edit, EditId, FormatError, LayerId, NonceStatus, PushCertificate, PushNote, PushSignature, RefTarget,
+    RefUpdate, Result, SettingChange, SignatureStatus, SymrefChange,
 };
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId};
@@ -21,6 +21,7 @@ const SYMREF_LEN_MIN: usize = 8;
 const SETTING_LEN_MIN: usize = 7;
 const NOTE_LEN_MIN: usize = 12;
 const OPTION_LEN_MIN: usize = 4;
+const SIGNATURE_LEN_MIN: usize = 4;
 
 const SETS_FORMAT: u8 = 1;
 const SETS_SHALLOW: u8 = 2;
@@ -99,7 +100,9 @@ fn note_len(note: &PushNote) -> usize {
         .certificate
         .as_ref()
         .map_or(0, |certificate| certificate.text.len());
-    NOTE_LEN_MIN + options.sum::<usize>() + certificate
+    let signature = note.certificate.as_ref().and_then(|it| it.signature.as_ref());
+    let signature = signature.map_or(0, |it| SIGNATURE_LEN_MIN + it.signer.len() + it.key.len());
+    NOTE_LEN_MIN + options.sum::<usize>() + certificate + signature
 }
 
 fn put_edit(out: &mut Writer, edit: &Edit) -> Result<()> {
@@ -290,8 +293,9 @@ fn read_setting(from: &mut Reader<'_>) -> Result<SettingChange> {
 fn put_note(out: &mut Writer, note: &PushNote) -> Result<()> {
     let certificate = note.certificate.as_ref();
     let text = certificate.map_or(&b""[..], |certificate| &certificate.text);
+    let signature = certificate.and_then(|certificate| certificate.signature.as_ref());
     out.u8(certificate.map_or(0, |certificate| certificate.nonce as u8));
-    out.u8(0);
+    out.u8(signature.map_or(0, |signature| signature.status as u8));
     out.u16(0);
     out.count(note.options.len())?;
     out.count(text.len())?;
@@ -300,15 +304,21 @@ fn put_note(out: &mut Writer, note: &PushNote) -> Result<()> {
         out.raw(option);
     }
     out.raw(text);
+    if let Some(signature) = signature {
+        out.name_len(signature.signer.as_bytes())?;
+        out.name_len(signature.key.as_bytes())?;
+        out.raw(signature.signer.as_bytes());
+        out.raw(signature.key.as_bytes());
+    }
     Ok(())
 }
 
 /// Copies: a note outlives no entry's buffer for its sake.
 fn read_note(from: &mut Reader<'_>) -> Result<PushNote> {
-    let nonce = nonce_status(from.u8()?)?;
-    from.reserved::<3>()?;
+    let (nonce, status) = (nonce_status(from.u8()?)?, signature_status(from.u8()?)?);
+    from.reserved::<2>()?;
     let (options, text_len) = (from.u32()?, from.u32()?);
-    if nonce.is_none() && text_len > 0 {
+    if nonce.is_none() && (text_len > 0 || status.is_some()) {
         return malformed(ENVELOPE.what, "a push certificate without a nonce status");
     }
     let read_option = |from: &mut Reader<'_>| {
@@ -317,8 +327,33 @@ fn read_note(from: &mut Reader<'_>) -> Result<PushNote> {
     };
     let options = from.items(options, OPTION_LEN_MIN, read_option)?;
     let text = Bytes::copy_from_slice(from.raw(text_len as usize)?);
-    let certificate = nonce.map(|nonce| PushCertificate { text, nonce });
+    let signature = status.map(|status| read_signature(from, status)).transpose()?;
+    let certificate = nonce.map(|nonce| PushCertificate { text, nonce, signature });
     Ok(PushNote { options, certificate })
+}
+
+fn read_signature(from: &mut Reader<'_>, status: SignatureStatus) -> Result<PushSignature> {
+    let (signer_len, key_len) = (from.u16()?, from.u16()?);
+    Ok(PushSignature {
+        status,
+        signer: from.text(signer_len.into())?,
+        key: from.text(key_len.into())?,
+    })
+}
+
+fn signature_status(code: u8) -> Result<Option<SignatureStatus>> {
+    match code {
+        0 => Ok(None),
+        1 => Ok(Some(SignatureStatus::Good)),
+        2 => Ok(Some(SignatureStatus::Unknown)),
+        3 => Ok(Some(SignatureStatus::Bad)),
+        4 => Ok(Some(SignatureStatus::Unchecked)),
+        5 => Ok(Some(SignatureStatus::None)),
+        got => Err(FormatError::Unknown {
+            what: "signature status",
+            got: got.into(),
+        }),
+    }
 }
 
 fn nonce_status(code: u8) -> Result<Option<NonceStatus>> {

@@ -29,7 +29,7 @@ pub use cue::{
 pub use directory::{DirectoryCheckpoint, DirectoryEntry};
 pub use edit::{
     AddedLayer, Cause, DirectoryEdit, Edit, LayerMeta, LayerPlace, NameChange, NonceStatus, PushCertificate, PushNote,
-    RefTarget, RefUpdate, RepositoryRecord, SettingChange, SymrefChange,
+    PushSignature, RefTarget, RefUpdate, RepositoryRecord, SettingChange, SignatureStatus, SymrefChange,
 };
 pub use entry::{ENTRY_OVERHEAD_BYTES, Entry, edit_len_max, encode_entry};
 pub use error::{ErrorKind, FormatError, Result};

@@ -46,6 +46,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
         ),
     ];
     files.push(("entry-note.v1".to_owned(), values::noted_entry().encode().unwrap()));
+    files.push(("entry-signed.v1".to_owned(), values::signed_entry().encode().unwrap()));
     for format in FORMATS {
         files.push((format!("cue-small-{format}.v1"), model::small_push(format).encode()));
         files.push((format!("cue-large-{format}.v1"), large(format).encode()));
@@ -100,6 +101,8 @@ fn entries_and_checkpoints_decode_to_the_same() {
     }
     let entry = Entry::decode(&golden("entry-note.v1"));
     assert_eq!(entry, Ok(values::noted_entry()));
+    let entry = Entry::decode(&golden("entry-signed.v1"));
+    assert_eq!(entry, Ok(values::signed_entry()));
     let entry = DirectoryEntry::decode(&golden("directory-entry.v1"));
     assert_eq!(entry, Ok(values::full_directory_entry()));
     let checkpoint = DirectoryCheckpoint::decode(&golden("directory-checkpoint.v1"));

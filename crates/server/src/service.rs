@@ -16,6 +16,7 @@ pub mod push;
 mod push_answer;
 pub mod push_cert;
 mod push_engine;
+pub mod push_signature;
 pub mod repository_options;
 pub mod shown_refs;
 pub mod stateful_fetch;

@@ -176,6 +176,68 @@ fn signed_pushes_are_taken_with_a_nonce_of_ours() {
     );
 }
 
+#[test]
+fn signatures_are_held_against_the_keys_of_users() {
+    let mut pair = Pair::new();
+    signing(&pair);
+    pair.config("receive.certNonceSeed", "sekrit");
+    pair.config("receive.certNonceSlop", "3600");
+    assert!(
+        signed_push(&pair, "refs/heads/unknown", &[]).0,
+        "nobody's key is taken, as by stock"
+    );
+    pair.config("cuesta.certRequired", "true");
+    let refused = |what: &str, (taken, said): (bool, String)| assert!(!taken && said.contains(what), "{said}");
+    let not_known = "push certificate is not signed by a known user's SSH key";
+    refused(not_known, signed_push(&pair, "refs/heads/refused", &[]));
+    pair.server.cuesta(&["user", "add", "ann"]);
+    let key = pair.work.path("key.pub");
+    pair.server.cuesta(&["key", "add", "ann", key.to_str().unwrap()]);
+    let (taken, said) = signed_push(&pair, "refs/heads/known", &[]);
+    assert!(taken, "{said}");
+    assert_eq!(listed(&pair, "refs/heads/known"), pair.oid("main"));
+    let unsigned = pair.work.try_git_in(
+        &pair.source,
+        &["push", &pair.url(), "main:refs/heads/refused", ":refs/heads/known"],
+    );
+    let said = String::from_utf8_lossy(&unsigned.stderr).into_owned();
+    refused(
+        "signed push required (git push --signed)",
+        (unsigned.status.success(), said),
+    );
+    // A signature that is not of these commands.
+    let nonce = {
+        let answer = pair.server.get("GET", "/a/b/info/refs?service=git-receive-pack", &[]);
+        let text = answer.text();
+        let nonce = text.split_once("push-cert=").unwrap().1;
+        nonce.split(' ').next().unwrap().to_owned()
+    };
+    let forged = certified(&pair, "refs/heads/refused", Some(&nonce), [&[], &[]]);
+    let kind = ("Content-Type", "application/x-git-receive-pack-request");
+    let answer = pair.server.request("POST", "/a/b/git-receive-pack", &[kind], &forged);
+    assert!(
+        answer.text().contains(&format!("ng refs/heads/refused {not_known}")),
+        "{}",
+        answer.text()
+    );
+    pair.config("receive.certNonceSeed", "");
+    let unsigned = pair
+        .work
+        .try_git_in(&pair.source, &["push", &pair.url(), "main:refs/heads/refused"]);
+    let said = String::from_utf8_lossy(&unsigned.stderr).into_owned();
+    refused("receive.certNonceSeed is not set", (unsigned.status.success(), said));
+    assert_eq!(listed(&pair, "refs/heads/refused"), "");
+    pair.server.stop();
+    let log = pair.server.log();
+    let fingerprint = Command::new("ssh-keygen").arg("-lf").arg(&key).output().unwrap().stdout;
+    let fingerprint = String::from_utf8(fingerprint).unwrap();
+    let fingerprint = fingerprint.split(' ').nth(1).unwrap();
+    assert!(
+        log.contains(&format!("G ann {fingerprint}")) && log.contains(&format!("U {fingerprint}")),
+        "{log}"
+    );
+}
+
 /// The value of a ref as clients see it.
 fn listed(pair: &Pair, name: &str) -> String {
     let line = pair.git(&["ls-remote", &pair.url(), name]);

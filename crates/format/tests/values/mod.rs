@@ -10,8 +10,8 @@ pub use accounts::{accounts_checkpoints, accounts_entries, full_accounts_checkpo
 use bytes::Bytes;
 use cuesta_format::{
     AddedLayer, Cause, Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, EditId, Entry, LayerId,
-    LayerMeta, LayerPlace, LogId, NameChange, NonceStatus, PushCertificate, PushNote, RefTarget, RefUpdate,
-    RepositoryRecord, SettingChange, SymrefChange,
+    LayerMeta, LayerPlace, LogId, NameChange, NonceStatus, PushCertificate, PushNote, PushSignature, RefTarget,
+    RefUpdate, RepositoryRecord, SettingChange, SignatureStatus, SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use proptest::collection::{btree_map, vec};
@@ -104,6 +104,21 @@ fn causes() -> impl Strategy<Value = Cause> {
     ])
 }
 
+fn signatures() -> impl Strategy<Value = PushSignature> {
+    let statuses = [
+        SignatureStatus::Good,
+        SignatureStatus::Unknown,
+        SignatureStatus::Bad,
+        SignatureStatus::Unchecked,
+        SignatureStatus::None,
+    ];
+    (proptest::sample::select(statuses.to_vec()), ".{0,5}", ".{0,5}").prop_map(|(status, signer, key)| PushSignature {
+        status,
+        signer,
+        key,
+    })
+}
+
 fn notes() -> impl Strategy<Value = PushNote> {
     let statuses = [
         NonceStatus::Ok,
@@ -113,8 +128,12 @@ fn notes() -> impl Strategy<Value = PushNote> {
         NonceStatus::Unsolicited,
     ];
     let bytes = || vec(any::<u8>(), 0..9).prop_map(Bytes::from);
-    let certificate = (bytes(), proptest::sample::select(statuses.to_vec()));
-    let certificate = certificate.prop_map(|(text, nonce)| PushCertificate { text, nonce });
+    let certificate = (
+        bytes(),
+        proptest::sample::select(statuses.to_vec()),
+        option::of(signatures()),
+    );
+    let certificate = certificate.prop_map(|(text, nonce, signature)| PushCertificate { text, nonce, signature });
     (vec(bytes(), 0..3), option::of(certificate)).prop_map(|(options, certificate)| PushNote { options, certificate })
 }
 
@@ -340,6 +359,7 @@ pub fn noted_entry() -> Entry {
         certificate: Some(PushCertificate {
             text: Bytes::from_static(b"certificate version 0.1\n"),
             nonce: NonceStatus::Slop,
+            signature: None,
         }),
     };
     let edit = Edit::new(EditId(0xfeed), 5, Cause::Push, "ann");
@@ -351,6 +371,18 @@ pub fn noted_entry() -> Entry {
         number: 78,
         edits: vec![noted(note), noted(PushNote::default()), edit.clone()],
     }
+}
+
+/// An entry of a push whose signature was looked at.
+pub fn signed_entry() -> Entry {
+    let mut entry = noted_entry();
+    let note = entry.edits[0].note.as_mut().unwrap();
+    note.certificate.as_mut().unwrap().signature = Some(PushSignature {
+        status: SignatureStatus::Good,
+        signer: "ann".to_owned(),
+        key: "SHA256:kmN2Fh".to_owned(),
+    });
+    entry
 }
 
 /// A checkpoint with one of everything.

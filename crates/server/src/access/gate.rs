@@ -126,6 +126,11 @@ impl Gate {
         }))
     }
 
+    /// The name of the user whose key this is, as SSH sends it; `None` if it is nobody's.
+    pub async fn key_owner(&self, blob: &[u8]) -> Result<Option<String>, EngineError> {
+        Ok(self.state().await?.key(blob).map(|key| key.user.clone()))
+    }
+
     /// Whether `identity` gets what it wants of the repository `name`. A wish to write to what is not there is one to make it,
     /// where pushes may do so.
     pub async fn admit(

@@ -4,6 +4,7 @@ use crate::access::Identity;
 use crate::metrics::{Endpoint, Metrics};
 use bytes::Bytes;
 use cuesta_engine::RepositoryName;
+use cuesta_format::PushCertificate;
 use cuesta_protocol::{Service, Version};
 use cuesta_store::Bucket;
 use parking_lot::Mutex;
@@ -50,6 +51,7 @@ struct Details {
     client_session: Option<String>,
     options: Option<String>,
     certificate: Option<&'static str>,
+    signature: Option<String>,
 }
 
 impl Record {
@@ -113,9 +115,23 @@ impl Record {
         details.options = Some(escaped(options)).filter(|list| !list.is_empty());
     }
 
-    /// A signed push, and what its nonce is worth.
-    pub fn signed(&self, nonce: &'static str) {
-        self.details.lock().certificate = Some(nonce);
+    /// A signed push: what its nonce is worth, and its signature.
+    pub fn signed(&self, certificate: &PushCertificate) {
+        let mut details = self.details.lock();
+        details.certificate = Some(certificate.nonce.name());
+        details.signature = certificate.signature.as_ref().map(|signature| {
+            let words = [
+                &signature.status.letter().to_string(),
+                &signature.signer,
+                &signature.key,
+            ];
+            let said: Vec<&str> = words
+                .into_iter()
+                .map(String::as_str)
+                .filter(|word| !word.is_empty())
+                .collect();
+            printable(&said.join(" "))
+        });
     }
 
     /// Whether something went wrong so far.
@@ -163,6 +179,7 @@ impl Record {
             client_session = details.client_session.as_deref(),
             options = details.options.as_deref(),
             certificate = details.certificate,
+            signature = details.signature.as_deref(),
             error,
             "request"
         );

@@ -7,6 +7,7 @@ use super::input::Input;
 use super::push_answer::{self, PushForm};
 use super::push_cert::{self, NonceSeed};
 use super::push_engine::{self, Texts};
+use super::push_signature;
 use super::repository_options::RepositoryOptions;
 use crate::access::{Admission, Want, push_target};
 use crate::config::Visibility;
@@ -14,9 +15,10 @@ use crate::http::answer::Answer;
 use crate::http::front::{Call, Transport, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::BodyError;
+use crate::node::Node;
 use bytes::Bytes;
 use cuesta_engine::{EngineError, PushTarget, Repository};
-use cuesta_format::{NonceStatus, PushCertificate, PushNote};
+use cuesta_format::{NonceStatus, PushCertificate, PushNote, SignatureStatus};
 use cuesta_git::ObjectFormat;
 use cuesta_git::fsck::WARNINGS_MAX;
 use cuesta_protocol::options::ReceiveOptions;
@@ -69,6 +71,8 @@ struct Target {
     options: ReceiveOptions,
     /// What the nonces of signed pushes are made of, if those are taken.
     nonces: Option<NonceSeed>,
+    /// Whether only pushes are taken that a known user has signed.
+    requires_certificate: bool,
     keep_alive: Option<Duration>,
 }
 
@@ -112,21 +116,41 @@ impl Target {
             format,
             options: offered,
             nonces,
+            requires_certificate: options.requires_certificate(),
             keep_alive: options.keep_alive(Service::ReceivePack),
         }
     }
 
     /// What the log keeps of a push beside what it does.
-    fn note(&self, request: &PushRequest, now: u64) -> Option<Box<PushNote>> {
-        let certificate = request.certificate.as_ref().map(|certificate| PushCertificate {
-            text: certificate.text(),
-            nonce: match &self.nonces {
-                Some(seed) => seed.check(certificate, now),
-                None => NonceStatus::Unsolicited,
-            },
-        });
+    async fn note(&self, request: &PushRequest, node: &Node) -> Result<Option<Box<PushNote>>, EngineError> {
+        let certificate = match &request.certificate {
+            Some(certificate) => Some(PushCertificate {
+                text: certificate.text(),
+                nonce: match &self.nonces {
+                    Some(seed) => seed.check(certificate, push_cert::now(node)),
+                    None => NonceStatus::Unsolicited,
+                },
+                signature: Some(push_signature::verify(&node.gate, certificate).await?),
+            }),
+            None => None,
+        };
         let options = request.push_options.clone();
-        (certificate.is_some() || !options.is_empty()).then(|| Box::new(PushNote { options, certificate }))
+        Ok((certificate.is_some() || !options.is_empty()).then(|| Box::new(PushNote { options, certificate })))
+    }
+
+    /// Why a push with this certificate is refused, if it is.
+    fn refusal(&self, certificate: Option<&PushCertificate>) -> Option<&'static str> {
+        if certificate.is_some_and(|it| matches!(it.nonce, NonceStatus::Bad | NonceStatus::Missing)) {
+            return Some(push_cert::BAD_NONCE);
+        }
+        let signature = certificate.and_then(|certificate| certificate.signature.as_ref());
+        match signature.map(|signature| signature.status) {
+            _ if !self.requires_certificate => None,
+            Some(SignatureStatus::Good) => None,
+            Some(_) => Some(push_signature::NOT_BY_A_USER),
+            None if self.nonces.is_none() => Some(push_signature::NOT_OFFERED),
+            None => Some(push_signature::UNSIGNED),
+        }
     }
 
     /// What the engine is to push to. A repository that the push makes has no name before the push succeeds.
@@ -261,13 +285,16 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     if request.has_inconsistent_options() {
         return Report::refusal(names(), "inconsistent push options");
     }
-    let note = target.note(request, push_cert::now(&call.node));
+    let note = match target.note(request, &call.node).await {
+        Ok(note) => note,
+        Err(error) => return refuse(error),
+    };
     let certificate = note.as_ref().and_then(|note| note.certificate.as_ref());
     if let Some(certificate) = certificate {
-        call.record.signed(certificate.nonce.name());
-        if matches!(certificate.nonce, NonceStatus::Bad | NonceStatus::Missing) {
-            return Report::refusal(names(), push_cert::BAD_NONCE);
-        }
+        call.record.signed(certificate);
+    }
+    if let Some(why) = target.refusal(certificate) {
+        return Report::refusal(names(), why);
     }
     let target = match target.open(call).await {
         Ok(target) => target,

@@ -1,8 +1,8 @@
 //! Nonces of signed pushes (git-config, `receive.certNonceSeed` and `receive.certNonceSlop`).
 //!
 //! What is verified of a certificate: that its commands and options are those of the push, and that its nonce is one this
-//! server gave for this repository. Who signed it is not: the certificate is kept in the ledger, signature and all, for
-//! whoever has the keys. Stock git leaves it to a hook to refuse a nonce; there are no hooks here, so that a certificate whose
+//! server gave for this repository; who signed it is looked at in `push_signature`. The certificate is kept in the ledger,
+//! signature and all. Stock git leaves it to a hook to refuse a nonce; there are no hooks here, so that a certificate whose
 //! nonce is missing or not ours is refused: it may be somebody's push to another repository. One that is ours but older than
 //! the slop is taken, and its status `SLOP` kept and logged, as stock tells it to its hooks.
 

@@ -142,6 +142,11 @@ impl<'a> RepositoryOptions<'a> {
         self.0.flag("transfer.advertisesid", false).then(|| session.to_string())
     }
 
+    /// Whether only pushes are taken that a known user has signed (`cuesta.certRequired`).
+    pub fn requires_certificate(&self) -> bool {
+        self.0.flag("cuesta.certrequired", false)
+    }
+
     /// The refs that the service neither shows nor lets be changed.
     pub fn hidden(&self, service: Service) -> HiddenRefs {
         let own = match service {

@@ -530,6 +530,7 @@ async fn what_a_push_says_beside_its_commands_is_in_the_log() {
         certificate: Some(PushCertificate {
             text: Bytes::from_static(b"certificate version 0.1"),
             nonce: NonceStatus::Slop,
+            signature: None,
         }),
     };
     let note = Some(Box::new(note));
