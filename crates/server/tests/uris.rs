@@ -347,3 +347,98 @@ fn bundles_of_the_settings_are_told_as_git_does() {
     let with_argument = pair.ask("upload-pack", V2, &v2("bundle-uri", &[], &["x"])).ours;
     assert!(String::from_utf8_lossy(&with_argument).contains("ERR bundle-uri: unexpected argument: 'x'"));
 }
+
+/// One file, given to whoever asks, until the test ends.
+fn host(content: Vec<u8>) -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+                head.push(byte[0]);
+            }
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                content.len()
+            );
+            let _ = stream.write_all(&[answer.as_bytes(), &content].concat());
+        }
+    });
+    format!("http://{address}/blob.pack")
+}
+
+/// `uploadpack.blobPackfileUri`, byte for byte beside stock git until the pack, and a clone.
+#[test]
+fn blobs_are_left_to_their_uris() {
+    let pair = Pair::new();
+    std::fs::write(pair.source.join("big"), noise(2 << 20)).unwrap();
+    pair.git(&["add", "big"]);
+    pair.git(&["commit", "-q", "-m", "big"]);
+    pair.push(&["main"]);
+    let blob = pair.oid("main:big");
+    let input = format!("{blob}\n");
+    let base = pair.work.path("blob");
+    let made = ["pack-objects", "-q", base.to_str().unwrap()];
+    let hash = pair
+        .work
+        .git_with(&pair.source, &made, input.as_bytes())
+        .trim()
+        .to_owned();
+    let pack = std::fs::read(format!("{}-{hash}.pack", base.display())).unwrap();
+    let uri = host(pack);
+    let want = format!("want {}", pair.oid("main"));
+    let ask = |more: &[&str]| {
+        let arguments = [&[&*want, "ofs-delta", "no-progress", "done"], more].concat();
+        pair.ask("upload-pack", V2, &v2("fetch", &[], &arguments))
+    };
+    pair.config("uploadpack.allowSidebandAll", "true");
+    pair.config("uploadpack.blobPackfileUri", &format!("{blob} {hash} {uri}"));
+    let answers = ask(&["sideband-all", "packfile-uris https,http"]);
+    assert!(answers.ours.len() < 100_000 && answers.stock.len() < 100_000);
+    let head = answers.same_before_pack();
+    assert!(
+        head.contains("packfile-uris\n") && head.contains(&format!("{hash} {uri}\n")),
+        "{head}"
+    );
+    for more in [
+        &["sideband-all"][..],
+        &["packfile-uris http"],
+        &["sideband-all", "packfile-uris https"],
+    ] {
+        let answers = ask(more);
+        assert!(
+            answers.ours.len() > 2 << 20 && answers.stock.len() > 2 << 20,
+            "{more:?}"
+        );
+        assert!(!String::from_utf8_lossy(&answers.ours).contains(&uri), "{more:?}");
+    }
+    for (name, config) in [("asks", "fetch.uriProtocols=http"), ("does-not", "fetch.x=y")] {
+        let path = pair.work.path(name);
+        let url = pair.url();
+        pair.work.git(&[
+            "-c",
+            config,
+            "-c",
+            "protocol.version=2",
+            "clone",
+            "-q",
+            &url,
+            path.to_str().unwrap(),
+        ]);
+        pair.work.git_in(&path, &["fsck", "--full", "--strict"]);
+        assert_eq!(pair.work.git_in(&path, &["rev-parse", "HEAD:big"]), blob);
+    }
+    // A line of another form is none.
+    pair.server.cuesta(&[
+        "repo",
+        "config",
+        "a/b",
+        "uploadpack.blobPackfileUri",
+        &format!("{blob} {uri}"),
+    ]);
+    assert!(ask(&["sideband-all", "packfile-uris http"]).ours.len() > 2 << 20);
+}

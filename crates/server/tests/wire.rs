@@ -68,6 +68,10 @@ fn settings_make_the_same_offers() {
         ("uploadpack.allowTipSHA1InWant", "true"),
         ("uploadpack.allowReachableSHA1InWant", "true"),
         ("lsrefs.unborn", "allow"),
+        (
+            "uploadpack.blobPackfileUri",
+            "78981922613b2afb6025042ff6bd878ac1994e85 78981922613b2afb6025042ff6bd878ac1994e85 https://x/y",
+        ),
         ("receive.advertiseAtomic", "false"),
         ("receive.advertisePushOptions", "true"),
         ("repack.useDeltaBaseOffset", "false"),

@@ -27,6 +27,8 @@ pub struct Plan {
     objects: u32,
     /// Layers left to be fetched by URI.
     offloaded: Vec<u32>,
+    /// Objects left to be fetched by URIs of their own.
+    left_out: Vec<ObjectId>,
 }
 
 /// Plans the pack for a request: ancestors(wants) − ancestors(common) down to its boundary and what else the wants lead to,
@@ -90,6 +92,11 @@ impl Plan {
             });
         }
         Ok(packs)
+    }
+
+    /// Those of [`UploadRequest::left_out`] that the pack would hold.
+    pub fn left_out(&self) -> &[ObjectId] {
+        &self.left_out
     }
 
     /// Objects that must be inflated and deflated again; the others are copied.
@@ -391,6 +398,7 @@ impl Draft {
         if !offloaded.is_empty() {
             selection.leave_out(&offloaded)?;
         }
+        let left_out = selection.leave_out_objects(&request.left_out)?;
         let mut copied = selection.finish()?;
         let client = bases::Client {
             send: &send,
@@ -414,6 +422,7 @@ impl Draft {
             distances_only,
             objects,
             offloaded,
+            left_out,
         })
     }
 }

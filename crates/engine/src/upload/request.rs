@@ -24,4 +24,6 @@ pub struct UploadRequest {
     pub filter: ObjectFilter,
     /// Whether the client may be left to fetch layers by URI ([`crate::upload::Plan::offloaded`]); `None` sends everything.
     pub offload: Option<Offload>,
+    /// Objects that the client fetches by URIs of their own, if it would be sent them ([`crate::upload::Plan::left_out`]).
+    pub left_out: Vec<ObjectId>,
 }

@@ -205,6 +205,20 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
+    /// Drops some objects; answers those that were there. Cost: a filter probe for each in each layer.
+    pub(super) fn leave_out_objects(&mut self, oids: &[ObjectId]) -> Result<Vec<ObjectId>, EngineError> {
+        let mut dropped = Vec::new();
+        for oid in oids {
+            let mut was_there = false;
+            for slot in 0..self.graph.slot_count() {
+                let entry = self.graph.slot(slot)?.index.find(oid);
+                was_there |= entry.is_some_and(|entry| self.entries.remove(Position { slot, entry }));
+            }
+            dropped.extend(was_there.then_some(*oid));
+        }
+        Ok(dropped)
+    }
+
     /// Whether what is at `position` is selected.
     pub(super) fn contains(&self, position: Position) -> bool {
         self.entries.contains(position)

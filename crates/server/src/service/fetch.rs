@@ -222,14 +222,11 @@ impl Exchange {
         self.pack(&pack, common, boundary, form, uris).await
     }
 
-    /// Where the client may be sent for whole layers, if it asks to be.
+    /// Where the client may be sent for whole layers and for blobs, if it asks to be.
     fn payload_uris(&self, fetch: &Fetch) -> Option<PayloadUris> {
-        let from = self
-            .options()
-            .packfile_uris()
-            .filter(|_| !fetch.packfile_uris.is_empty())?;
+        let schemes = Some(&fetch.packfile_uris).filter(|schemes| !schemes.is_empty())?;
         let (call, repository) = (Arc::clone(&self.call), Arc::clone(&self.repository));
-        Some(PayloadUris::new(call, repository, from, &fetch.packfile_uris))
+        PayloadUris::new(call, repository, self.options(), schemes)
     }
 
     /// The values of refs that are wanted by name.
@@ -376,7 +373,7 @@ impl Exchange {
         form: PackForm,
         uris: Option<PayloadUris>,
     ) -> Result<Answer, Refusal> {
-        let offload = match uris {
+        let offload = match uris.as_ref().filter(|uris| uris.give_layers()) {
             Some(_) => Some(Offload {
                 reach: self.view.reach(&self.options().hidden(Service::UploadPack)).await?,
                 bytes_min: self.options().uri_bytes_min(),
@@ -389,6 +386,7 @@ impl Exchange {
         };
         let upload = UploadRequest {
             offload,
+            left_out: uris.as_ref().map(PayloadUris::blobs).unwrap_or_default(),
             wants: request.wants.clone(),
             common,
             thin: request.thin_pack,

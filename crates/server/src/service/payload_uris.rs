@@ -1,11 +1,12 @@
 //! Where clients find the layers that are not sent to them: URIs of this server, or of the bucket where it can sign its own.
 
 use super::push_cert::now;
-use super::repository_options::{PackfileUris, RepositoryOptions};
+use super::repository_options::{BlobUri, PackfileUris, RepositoryOptions};
 use crate::http::front::Call;
 use bytes::Bytes;
 use cuesta_engine::upload::Plan;
 use cuesta_engine::{EngineError, PayloadId, Repository, View};
+use cuesta_git::ObjectId;
 use cuesta_protocol::Service;
 use cuesta_protocol::upload::answer::write_bundle_uri;
 use std::collections::BTreeMap;
@@ -19,25 +20,47 @@ const BUNDLE_SCHEMES: [&str; 2] = ["http", "https"];
 pub struct PayloadUris {
     call: Arc<Call>,
     repository: Arc<Repository>,
-    from: PackfileUris,
+    /// Whence layers come, if they are given by URI at all.
+    from: Option<PackfileUris>,
+    blobs: Vec<BlobUri>,
     /// What the client fetches by, such as `https`.
     schemes: Vec<Bytes>,
 }
 
 impl PayloadUris {
-    /// For a client that understands these schemes.
-    pub fn new(call: Arc<Call>, repository: Arc<Repository>, from: PackfileUris, schemes: &[Bytes]) -> Self {
-        Self {
+    /// For a client that understands these schemes; `None` if the options give nothing by URI.
+    pub fn new(
+        call: Arc<Call>,
+        repository: Arc<Repository>,
+        options: RepositoryOptions<'_>,
+        schemes: &[Bytes],
+    ) -> Option<Self> {
+        let from = options.packfile_uris();
+        let mut blobs = options.blob_uris(repository.object_format());
+        blobs.retain(|blob| is_fit(&blob.uri, schemes));
+        (from.is_some() || !blobs.is_empty()).then(|| Self {
             call,
             repository,
             from,
+            blobs,
             schemes: schemes.to_vec(),
-        }
+        })
+    }
+
+    /// Whether layers are given by URI.
+    pub fn give_layers(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// The blobs that the client can fetch by itself.
+    pub fn blobs(&self) -> Vec<ObjectId> {
+        self.blobs.iter().map(|blob| blob.oid).collect()
     }
 
     /// The checksums and URIs of what a plan leaves out; `None` if the client could not fetch all of it.
     pub async fn of(&self, plan: &Plan) -> Result<Option<Vec<(String, String)>>, EngineError> {
-        let mut uris = Vec::new();
+        let left_out = self.blobs.iter().filter(|blob| plan.left_out().contains(&blob.oid));
+        let mut uris: Vec<_> = left_out.map(|blob| (blob.pack.to_string(), blob.uri.clone())).collect();
         for pack in plan.offloaded().await? {
             match self.uri(&pack.id).await? {
                 Some(uri) => uris.push((pack.checksum.to_string(), uri)),
@@ -49,7 +72,7 @@ impl PayloadUris {
 
     async fn uri(&self, id: &PayloadId) -> Result<Option<String>, EngineError> {
         let is_fit = |uri: &String| is_fit(uri, &self.schemes);
-        if self.from == PackfileUris::Bucket {
+        if self.from == Some(PackfileUris::Bucket) {
             let lifetime = Duration::from_secs(self.call.node.uris.seconds());
             let uri = self.repository.payload_url(id, lifetime).await?;
             if let Some(uri) = uri.filter(is_fit) {

@@ -3,7 +3,7 @@
 use crate::http::record::RequestId;
 use cuesta_engine::upload::WantPolicy;
 use cuesta_engine::{Settings, View};
-use cuesta_git::HiddenRefs;
+use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId};
 use cuesta_protocol::archive::ArchiveName;
 use cuesta_protocol::filter::FilterPolicy;
 use cuesta_protocol::options::{self, ReceiveOptions, Unborn, UploadOptions};
@@ -26,6 +26,19 @@ pub enum PackfileUris {
     Server,
     /// From the bucket where it signs URLs of its own, else from this server (`true`).
     Bucket,
+}
+
+const BLOB_URIS: &str = "uploadpack.blobpackfileuri";
+
+/// Where a blob can be fetched instead of from us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobUri {
+    /// The blob.
+    pub oid: ObjectId,
+    /// The checksum of the pack at the URI, which holds it.
+    pub pack: ObjectId,
+    /// The URI.
+    pub uri: String,
 }
 
 /// The settings of one repository, as of one view.
@@ -115,8 +128,8 @@ impl<'a> RepositoryOptions<'a> {
         offered.ref_in_want = self.0.flag("uploadpack.allowrefinwant", false);
         offered.sideband_all = self.0.flag("uploadpack.allowsidebandall", false);
         // Git's client takes URIs over the side-band only.
-        offered.packfile_uris = self.packfile_uris().is_some();
-        offered.sideband_all |= offered.packfile_uris;
+        offered.sideband_all |= self.packfile_uris().is_some();
+        offered.packfile_uris = self.packfile_uris().is_some() || self.0.get(BLOB_URIS).is_some();
         offered.bundle_uri = self.0.flag("uploadpack.advertisebundleuris", false);
         offered.object_info = self.0.flag("transfer.advertiseobjectinfo", false);
         offered.filters = self.0.flag("uploadpack.allowfilter", false).then(|| self.filters());
@@ -199,6 +212,18 @@ impl<'a> RepositoryOptions<'a> {
             Some("server") => Some(PackfileUris::Server),
             _ => self.0.flag(NAME, false).then_some(PackfileUris::Bucket),
         }
+    }
+
+    /// Blobs that have URIs of their own (`uploadpack.blobPackfileUri`); lines that are not of its form are passed over.
+    pub fn blob_uris(&self, format: ObjectFormat) -> Vec<BlobUri> {
+        let parse = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let oid = ObjectId::from_hex(format, words.next()?.as_bytes()).ok()?;
+            let pack = ObjectId::from_hex(format, words.next()?.as_bytes()).ok()?;
+            let uri = words.next()?.to_owned();
+            Some(BlobUri { oid, pack, uri })
+        };
+        self.0.lines(BLOB_URIS).filter_map(parse).collect()
     }
 
     /// Packs of fewer bytes are not given by URI (`cuesta.uriBytesMin`).
