@@ -297,6 +297,45 @@ fn a_have_is_acknowledged_only_if_a_shown_ref_reaches_it() {
     ask(V2, &pair.oid("secret")).same();
 }
 
+/// gitprotocol-v2, `promisor-remote`; git before 2.49 does not know it.
+#[test]
+fn promisor_remotes_are_offered_where_they_are_to_be() {
+    let pair = Pair::new();
+    let set = |key: &str, value: &str| pair.server.cuesta(&["repo", "config", "a/b", key, value]);
+    let offered = || {
+        let text = String::from_utf8_lossy(&pair.advertisements("upload-pack", V2).ours).into_owned();
+        let line = text.split_once("promisor-remote=").map(|(_, rest)| rest.to_owned());
+        line.map(|rest| rest.lines().next().unwrap().to_owned())
+    };
+    let ask = || {
+        let request = v2("ls-refs", &["promisor-remote=big"], &["ref-prefix HEAD"]);
+        pair.ask("upload-pack", V2, &request).ours
+    };
+    for (key, value) in [
+        ("remote.big.url", "https://host/a;b,c%20 d"),
+        ("remote.big.promisor", "true"),
+        ("remote.no-url.promisor", "true"),
+        ("remote.plain.url", "https://host/plain"),
+        ("remote.Small.url", "https://host/small"),
+        ("remote.Small.partialCloneFilter", "blob:none"),
+        ("remote.Small.token", "s3cret"),
+    ] {
+        set(key, value);
+    }
+    assert_eq!(offered(), None);
+    assert!(refusal(&ask()).contains("unknown capability"));
+    set("promisor.advertise", "true");
+    let big = "name=big,url=https://host/a%3bb%2cc%2520%20d";
+    assert_eq!(offered().unwrap(), format!("name=Small,url=https://host/small;{big}"));
+    assert!(
+        String::from_utf8_lossy(&ask()).contains("HEAD"),
+        "what a client accepts changes nothing: all is here"
+    );
+    set("promisor.sendFields", "partialCloneFilter, token");
+    let small = "name=Small,url=https://host/small,partialCloneFilter=blob:none,token=s3cret";
+    assert_eq!(offered().unwrap(), format!("{small};{big}"));
+}
+
 #[test]
 fn banned_filters_are_refused_in_gits_words() {
     let pair = Pair::new();

@@ -28,6 +28,19 @@ pub enum PackfileUris {
     Bucket,
 }
 
+/// Bytes that all promisor remotes together may take on the wire: they must fit into a packet.
+const PROMISOR_REMOTES_LEN_MAX: usize = 32 << 10;
+
+/// A field of the capability `promisor-remote`, URL-encoded as git does it.
+fn encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b',' | b';' | b'%' => format!("%{byte:02x}"),
+        _ if byte.is_ascii_graphic() => char::from(byte).to_string(),
+        _ => format!("%{byte:02x}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
 const BLOB_URIS: &str = "uploadpack.blobpackfileuri";
 
 /// Where a blob can be fetched instead of from us.
@@ -133,6 +146,7 @@ impl<'a> RepositoryOptions<'a> {
         offered.bundle_uri = self.0.flag("uploadpack.advertisebundleuris", false);
         offered.object_info = self.0.flag("transfer.advertiseobjectinfo", false);
         offered.filters = self.0.flag("uploadpack.allowfilter", false).then(|| self.filters());
+        offered.promisor_remote = self.promisor_remotes();
         offered.unborn = match self.0.get("lsrefs.unborn") {
             Some("ignore") => Unborn::Ignore,
             Some("allow") => Unborn::Allow,
@@ -256,6 +270,36 @@ impl<'a> RepositoryOptions<'a> {
             policy.kinds.insert(kind.to_owned(), self.0.flag(&name, default));
         }
         policy
+    }
+
+    /// Remotes that clients may fetch what they lack from as well (`promisor.advertise`, gitprotocol-v2, `promisor-remote`), by
+    /// name: those with a URL that are promisors or have a filter.
+    fn promisor_remotes(&self) -> Option<String> {
+        if !self.0.flag("promisor.advertise", false) {
+            return None;
+        }
+        let settings = self.0.below("remote.");
+        let urls = settings.iter().filter_map(|(key, url)| {
+            let name = key.strip_prefix("remote.")?.strip_suffix(".url")?;
+            (!url.is_empty()).then_some((name, *url))
+        });
+        let sent = self.0.get("promisor.sendfields").unwrap_or_default();
+        let is_sent = |field: &str| sent.split([',', ' ']).any(|name| name.eq_ignore_ascii_case(field));
+        let remotes = urls.filter_map(|(name, url)| {
+            let value = |key: &str| settings.get(&*format!("remote.{name}.{key}")).copied();
+            let filter = value("partialclonefilter").filter(|filter| !filter.is_empty());
+            let is_promisor = self.0.flag(&format!("remote.{name}.promisor"), false);
+            let mut fields = format!("name={},url={}", encoded(name), encoded(url));
+            let token = value("token").filter(|token| !token.is_empty());
+            for (field, value) in [("partialCloneFilter", filter), ("token", token)] {
+                if let Some(value) = value.filter(|_| is_sent(field)) {
+                    fields += &format!(",{field}={}", encoded(value));
+                }
+            }
+            (is_promisor || filter.is_some()).then_some(fields)
+        });
+        let remotes = remotes.collect::<Vec<_>>().join(";");
+        (!remotes.is_empty() && remotes.len() <= PROMISOR_REMOTES_LEN_MAX).then_some(remotes)
     }
 
     fn advertised_wants(&self) -> options::WantPolicy {
