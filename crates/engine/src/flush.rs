@@ -66,7 +66,8 @@ impl Repository {
 
     /// Writes a checkpoint and lets the log begin there. Answers its number.
     ///
-    /// Durable first: the checkpoint, then the boundary, then the store deletes what lies below it.
+    /// Durable first: the checkpoint, then the boundary, then the store deletes what lies below it. The checkpoint that it
+    /// replaces goes last: whoever finds it gone reads the boundary again.
     pub async fn write_checkpoint(&self) -> Result<Option<u64>, EngineError> {
         let state = self.log().fresh().await?;
         let Some(checkpoint) = state.checkpoint(self.id()) else {
@@ -76,6 +77,7 @@ impl Repository {
         let world = view.world();
         let bytes = checkpoint.encode().map_err(EngineError::from)?;
         let number = state.number();
+        let before = world.log_store.base(self.id()).await?.checkpoint;
         world
             .bucket
             .create_payload(&checkpoint_key(self.id(), number), bytes.into())
@@ -85,7 +87,23 @@ impl Repository {
             checkpoint: Some(number),
         };
         world.log_store.advance(self.id(), base).await?;
+        self.delete_replaced(before.into_iter().chain([number])).await?;
         Ok(Some(number))
+    }
+
+    /// Deletes those checkpoints that lie behind the one in force. Best effort: what stays is for a sweep.
+    async fn delete_replaced(&self, numbers: impl Iterator<Item = u64>) -> Result<(), EngineError> {
+        let world = self.world();
+        let Some(in_force) = world.log_store.base(self.id()).await?.checkpoint else {
+            return Ok(());
+        };
+        for number in numbers.filter(|number| *number < in_force) {
+            let key = checkpoint_key(self.id(), number);
+            if let Err(error) = world.bucket.delete(&key).await {
+                tracing::warn!(%key, %error, "a replaced checkpoint stays");
+            }
+        }
+        Ok(())
     }
 
     /// Writes a checkpoint if it is due. For after a flush.
@@ -94,7 +112,7 @@ impl Repository {
         let view = self.view_of(Arc::clone(&state));
         let base = view.world().log_store.base(self.id()).await?;
         let entries = state.number().saturating_sub(base.checkpoint.unwrap_or(0));
-        let items = state.refs().len() + state.layers().len();
+        let items = state.refs().len() + state.layers().len() + state.retired().len();
         if checkpoint_is_due(entries * ENTRY_BYTES, items as u64 * ITEM_BYTES) {
             self.write_checkpoint().await
         } else {

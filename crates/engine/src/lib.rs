@@ -6,6 +6,7 @@
 pub mod archive;
 mod birth;
 mod bits;
+mod collect;
 mod compact;
 pub mod dumb;
 mod engine;
@@ -31,6 +32,7 @@ mod world;
 
 pub use birth::{PushTarget, Unborn};
 pub use bits::Bits;
+pub use collect::{CollectStep, Collected, Needless, Why, propose_collection};
 pub use compact::{Job, Maintained, propose};
 pub use engine::{Engine, EngineParts};
 pub use error::{EngineError, ErrorKind};

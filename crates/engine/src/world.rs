@@ -5,6 +5,7 @@ use cuesta_ledger::LogStore;
 use cuesta_store::{BlockCache, Bucket, Clock, Entropy, Workers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Limits and choices of an engine. The defaults suit a server of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub struct EngineOptions {
     pub deflate_level: u32,
     /// Limits and resources of pushes.
     pub receive: ReceiveOptions,
+    /// How long payloads of layers that left the list, and of repositories that lost their name, are kept at least. No reader,
+    /// push, merge or URI may need one for longer.
+    pub grace: Duration,
     /// Settings of repositories that have none of their own of that name ([`crate::Settings`]).
     pub settings: BTreeMap<String, String>,
 }
@@ -37,6 +41,7 @@ impl Default for EngineOptions {
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
             receive: ReceiveOptions::default(),
+            grace: Duration::from_secs(24 * 60 * 60),
             settings: BTreeMap::new(),
         }
     }

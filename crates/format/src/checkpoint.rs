@@ -3,15 +3,18 @@
 use crate::codec::{Envelope, Reader, Writer, check_flags, object_format, object_format_code};
 use crate::error::{invalid, malformed};
 use crate::layer::{LAYER_LEN_MIN, layer_len, put_layer, read_layer};
-use crate::{AddedLayer, EditId, LogId, RefTarget, Result};
+use crate::retired::{RETIRED_LEN_MIN, put_retired, read_retired};
+use crate::{AddedLayer, EditId, LogId, RefTarget, Result, RetiredLayer};
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 
 const ENVELOPE: Envelope = Envelope {
     what: "checkpoint",
     magic: *b"CKP\0",
-    version: 1,
+    version: 2,
 };
+/// Before layers were retired.
+const OLDEST: u16 = 1;
 const REF_LEN_MIN: usize = 26;
 const SYMREF_LEN_MIN: usize = 12;
 const SETTING_LEN_MIN: usize = 6;
@@ -38,6 +41,8 @@ pub struct Checkpoint {
     pub layers: Vec<AddedLayer>,
     /// The most recent edits, oldest first, to recognise one whose reply was lost.
     pub recent_edits: Vec<EditId>,
+    /// Layers that left the list and whose payloads may still be in the bucket, in the order in which they left.
+    pub retired: Vec<RetiredLayer>,
 }
 
 impl Checkpoint {
@@ -50,7 +55,7 @@ impl Checkpoint {
         let layers = self.layers.iter().map(layer_len).sum::<usize>();
         let mut out = Writer::new(
             ENVELOPE,
-            64 + 64 * self.refs.len() + layers + 16 * self.recent_edits.len(),
+            64 + 64 * self.refs.len() + layers + 16 * self.recent_edits.len() + 33 * self.retired.len(),
         );
         out.u64(self.number);
         out.u128(self.log.0);
@@ -63,7 +68,7 @@ impl Checkpoint {
             self.shallow.len(),
             self.layers.len(),
         ];
-        for count in counts.into_iter().chain([self.recent_edits.len()]) {
+        for count in counts.into_iter().chain([self.recent_edits.len(), self.retired.len()]) {
             out.count(count)?;
         }
         self.put_refs(&mut out)?;
@@ -84,19 +89,21 @@ impl Checkpoint {
             .try_for_each(|oid| out.oid(Some(self.object_format), oid))?;
         self.layers.iter().try_for_each(|layer| put_layer(&mut out, layer))?;
         self.recent_edits.iter().for_each(|id| out.u128(id.0));
+        self.retired.iter().for_each(|layer| put_retired(&mut out, layer));
         Ok(out.finish())
     }
 
     /// Reads a checkpoint. Inline layers share its buffer, which lives as long as they do.
     pub fn decode(bytes: &Bytes) -> Result<Self> {
-        let mut from = Reader::new(ENVELOPE, bytes)?;
+        let (mut from, version) = Reader::since(OLDEST, ENVELOPE, bytes)?;
         let (number, log, object_format) = (from.u64()?, LogId(from.u128()?), object_format(from.u8()?)?);
         from.reserved::<3>()?;
-        let mut counts = [0; 6];
-        for count in &mut counts {
+        let mut counts = [0; 7];
+        let known = if version == OLDEST { 6 } else { 7 };
+        for count in counts.iter_mut().take(known) {
             *count = from.u32()?;
         }
-        let [refs, symrefs, settings, shallow, layers, recent_edits] = counts;
+        let [refs, symrefs, settings, shallow, layers, recent_edits, retired] = counts;
         let format = Some(object_format);
         let mut name = Vec::new();
         let checkpoint = Self {
@@ -109,6 +116,7 @@ impl Checkpoint {
             shallow: from.items(shallow, object_format.width(), |from| from.oid(format))?,
             layers: from.items(layers, LAYER_LEN_MIN, read_layer)?,
             recent_edits: from.items(recent_edits, 16, |from| from.u128().map(EditId))?,
+            retired: from.items(retired, RETIRED_LEN_MIN, read_retired)?,
         };
         from.finish()?;
         checkpoint

@@ -141,8 +141,13 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens an envelope: checks magic, then version, then checksum, and that what is reserved is zero.
+    /// Opens an envelope of the newest version: checks magic, then version, then checksum, and that what is reserved is zero.
     pub(crate) fn new(envelope: Envelope, bytes: &'a Bytes) -> Result<Self> {
+        Ok(Self::since(envelope.version, envelope, bytes)?.0)
+    }
+
+    /// As [`new`](Self::new), for versions from `oldest` on; answers which it is.
+    pub(crate) fn since(oldest: u16, envelope: Envelope, bytes: &'a Bytes) -> Result<(Self, u16)> {
         let what = envelope.what;
         let mut reader = Self {
             what,
@@ -154,19 +159,17 @@ impl<'a> Reader<'a> {
         if magic != envelope.magic {
             return Err(FormatError::Magic { what, got: magic });
         }
-        match reader.u16()? {
-            version if version == envelope.version => {}
-            got => {
-                return Err(FormatError::Version {
-                    what,
-                    known: envelope.version,
-                    got,
-                });
-            }
+        let version = reader.u16()?;
+        if !(oldest..=envelope.version).contains(&version) {
+            return Err(FormatError::Version {
+                what,
+                known: envelope.version,
+                got: version,
+            });
         }
         reader.check_crc()?;
         reader.reserved::<2>()?;
-        Ok(reader)
+        Ok((reader, version))
     }
 
     fn check_crc(&mut self) -> Result<()> {

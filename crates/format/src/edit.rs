@@ -1,7 +1,7 @@
 //! What a ledger entry says: edits of a repository's refs, layers and settings, and edits of the directory of names.
 
 use crate::list_entry::ListEdit;
-use crate::{EditId, LayerId, LogId};
+use crate::{Collection, EditId, LayerId, LogId};
 use bytes::Bytes;
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 
@@ -32,6 +32,8 @@ pub struct Edit {
     pub shallow: Option<Vec<ObjectId>>,
     /// What a push said beside its commands; kept for whoever reads the log, of no effect on the repository.
     pub note: Option<Box<PushNote>>,
+    /// What a collector did with layers that left the list.
+    pub collection: Option<Box<Collection>>,
 }
 
 impl Edit {
@@ -50,6 +52,7 @@ impl Edit {
             settings: Vec::new(),
             shallow: None,
             note: None,
+            collection: None,
         }
     }
 }
@@ -246,7 +249,18 @@ pub enum LayerPlace {
 }
 
 /// One atomic change of the directory of names; each name once.
-pub type DirectoryEdit = ListEdit<NameChange>;
+pub type DirectoryEdit = ListEdit<DirectoryChange>;
+
+/// One change of the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectoryChange {
+    /// A name is given, moved or freed.
+    Name(NameChange),
+    /// A log has no name, and had none at the time of the edit: from now on it can get none.
+    Abandon(LogId),
+    /// Nothing of an abandoned log is left.
+    Forget(LogId),
+}
 
 /// Compare-and-swap of one repository name.
 #[derive(Clone, Debug, PartialEq, Eq)]

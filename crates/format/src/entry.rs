@@ -3,6 +3,7 @@
 use crate::codec::{Envelope, Reader, Writer, check_flags, object_format, object_format_code};
 use crate::error::malformed;
 use crate::layer::{LAYER_LEN_MIN, layer_len, put_layer, read_layer};
+use crate::retired::{collection_len, put_collection, read_collection};
 use crate::{
     Cause, Edit, EditId, FormatError, LayerId, NonceStatus, PushCertificate, PushNote, PushSignature, RefTarget,
     RefUpdate, Result, SettingChange, SignatureStatus, SymrefChange,
@@ -26,6 +27,7 @@ const SIGNATURE_LEN_MIN: usize = 4;
 const SETS_FORMAT: u8 = 1;
 const SETS_SHALLOW: u8 = 2;
 const HAS_NOTE: u8 = 4;
+const COLLECTS: u8 = 8;
 const HAS_OLD: u8 = 1;
 const HAS_NEW: u8 = 2;
 const HAS_PEELED: u8 = 4;
@@ -91,7 +93,13 @@ pub fn edit_len_max(edit: &Edit) -> usize {
     let ids = edit.removed.len() * 16 + edit.shallow.as_ref().map_or(0, |oids| oids.len() * 32);
     let layers = edit.added.iter().map(layer_len);
     let note = edit.note.as_deref().map_or(0, note_len);
-    EDIT_LEN_MIN + note + edit.actor.len() + refs.chain(symrefs).chain(settings).chain(layers).sum::<usize>() + ids
+    let collection = edit.collection.as_deref().map_or(0, collection_len);
+    EDIT_LEN_MIN
+        + note
+        + collection
+        + edit.actor.len()
+        + refs.chain(symrefs).chain(settings).chain(layers).sum::<usize>()
+        + ids
 }
 
 fn note_len(note: &PushNote) -> usize {
@@ -114,7 +122,8 @@ fn put_edit(out: &mut Writer, edit: &Edit) -> Result<()> {
     out.u8(format.map_or(0, object_format_code));
     out.u8(flag(edit.object_format.is_some(), SETS_FORMAT)
         | flag(edit.shallow.is_some(), SETS_SHALLOW)
-        | flag(edit.note.is_some(), HAS_NOTE));
+        | flag(edit.note.is_some(), HAS_NOTE)
+        | flag(edit.collection.is_some(), COLLECTS));
     out.u8(0);
     out.name_len(edit.actor.as_bytes())?;
     out.u16(0);
@@ -135,7 +144,9 @@ fn put_edit(out: &mut Writer, edit: &Edit) -> Result<()> {
     edit.removed.iter().for_each(|id| out.u128(id.0));
     edit.settings.iter().try_for_each(|change| put_setting(out, change))?;
     shallow.iter().try_for_each(|oid| out.oid(format, oid))?;
-    edit.note.as_deref().map_or(Ok(()), |note| put_note(out, note))
+    edit.note.as_deref().map_or(Ok(()), |note| put_note(out, note))?;
+    let collection = edit.collection.as_deref();
+    collection.map_or(Ok(()), |collection| put_collection(out, collection))
 }
 
 /// The format of the oids in an edit, or the format it sets; `None` where it has neither.
@@ -154,7 +165,7 @@ fn read_edit(from: &mut Reader<'_>) -> Result<Edit> {
         code => Some(object_format(code)?),
     };
     let flags = from.u8()?;
-    check_flags("edit flags", flags, SETS_FORMAT | SETS_SHALLOW | HAS_NOTE)?;
+    check_flags("edit flags", flags, SETS_FORMAT | SETS_SHALLOW | HAS_NOTE | COLLECTS)?;
     from.reserved::<1>()?;
     let actor_len = from.u16()?;
     from.reserved::<2>()?;
@@ -181,6 +192,10 @@ fn read_edit(from: &mut Reader<'_>) -> Result<Edit> {
         note: match flags & HAS_NOTE {
             0 => None,
             _ => Some(Box::new(read_note(from)?)),
+        },
+        collection: match flags & COLLECTS {
+            0 => None,
+            _ => Some(Box::new(read_collection(from)?)),
         },
     };
     match oid_format(&edit) == format {

@@ -16,6 +16,7 @@ mod ids;
 mod keys;
 mod layer;
 mod list_entry;
+mod retired;
 
 pub use account::{
     AccountChange, AccountsEdit, Grantee, KeyRecord, Role, RoleRecord, TokenId, TokenRecord, UserRecord,
@@ -26,10 +27,11 @@ pub use cue::{
     Base, Cue, CueBuilder, CueCounts, CueHeader, Entries, Externals, Filter, INDEX_COUNT_MAX, Link, Links, Lookup,
     Roots, SectionKind, SegmentRow, Segments,
 };
-pub use directory::{DirectoryCheckpoint, DirectoryEntry};
+pub use directory::{AbandonedLog, DirectoryCheckpoint, DirectoryEntry};
 pub use edit::{
-    AddedLayer, Cause, DirectoryEdit, Edit, LayerMeta, LayerPlace, NameChange, NonceStatus, PushCertificate, PushNote,
-    PushSignature, RefTarget, RefUpdate, RepositoryRecord, SettingChange, SignatureStatus, SymrefChange,
+    AddedLayer, Cause, DirectoryChange, DirectoryEdit, Edit, LayerMeta, LayerPlace, NameChange, NonceStatus,
+    PushCertificate, PushNote, PushSignature, RefTarget, RefUpdate, RepositoryRecord, SettingChange, SignatureStatus,
+    SymrefChange,
 };
 pub use entry::{ENTRY_OVERHEAD_BYTES, Entry, edit_len_max, encode_entry};
 pub use error::{ErrorKind, FormatError, Result};
@@ -39,3 +41,4 @@ pub use keys::{
     layers_prefix, log_prefix,
 };
 pub use list_entry::{ListEdit, ListEntry};
+pub use retired::{Collection, RetiredLayer};

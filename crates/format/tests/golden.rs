@@ -33,7 +33,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
             values::full_directory_entry().encode().unwrap(),
         ),
         (
-            "directory-checkpoint.v1".to_owned(),
+            "directory-checkpoint.v2".to_owned(),
             values::full_directory_checkpoint().encode().unwrap(),
         ),
         (
@@ -47,6 +47,10 @@ fn files() -> Vec<(String, Vec<u8>)> {
     ];
     files.push(("entry-note.v1".to_owned(), values::noted_entry().encode().unwrap()));
     files.push(("entry-signed.v1".to_owned(), values::signed_entry().encode().unwrap()));
+    let collected = values::collected_entry().encode().unwrap();
+    files.push(("entry-collection.v1".to_owned(), collected));
+    let abandoning = values::abandoning_directory_entry().encode().unwrap();
+    files.push(("directory-entry-abandon.v1".to_owned(), abandoning));
     for format in FORMATS {
         files.push((format!("cue-small-{format}.v1"), model::small_push(format).encode()));
         files.push((format!("cue-large-{format}.v1"), large(format).encode()));
@@ -55,7 +59,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
             values::full_entry(format).encode().unwrap(),
         ));
         files.push((
-            format!("checkpoint-{format}.v1"),
+            format!("checkpoint-{format}.v2"),
             values::full_checkpoint(format).encode().unwrap(),
         ));
     }
@@ -96,8 +100,10 @@ fn entries_and_checkpoints_decode_to_the_same() {
     for format in FORMATS {
         let entry = Entry::decode(&golden(&format!("entry-{format}.v1")));
         assert_eq!(entry, Ok(values::full_entry(format)));
-        let checkpoint = Checkpoint::decode(&golden(&format!("checkpoint-{format}.v1")));
+        let checkpoint = Checkpoint::decode(&golden(&format!("checkpoint-{format}.v2")));
         assert_eq!(checkpoint, Ok(values::full_checkpoint(format)));
+        let checkpoint = Checkpoint::decode(&golden(&format!("checkpoint-{format}.v1")));
+        assert_eq!(checkpoint, Ok(values::old_checkpoint(format)));
     }
     let entry = Entry::decode(&golden("entry-note.v1"));
     assert_eq!(entry, Ok(values::noted_entry()));
@@ -105,8 +111,14 @@ fn entries_and_checkpoints_decode_to_the_same() {
     assert_eq!(entry, Ok(values::signed_entry()));
     let entry = DirectoryEntry::decode(&golden("directory-entry.v1"));
     assert_eq!(entry, Ok(values::full_directory_entry()));
-    let checkpoint = DirectoryCheckpoint::decode(&golden("directory-checkpoint.v1"));
+    let entry = DirectoryEntry::decode(&golden("directory-entry-abandon.v1"));
+    assert_eq!(entry, Ok(values::abandoning_directory_entry()));
+    let entry = Entry::decode(&golden("entry-collection.v1"));
+    assert_eq!(entry, Ok(values::collected_entry()));
+    let checkpoint = DirectoryCheckpoint::decode(&golden("directory-checkpoint.v2"));
     assert_eq!(checkpoint, Ok(values::full_directory_checkpoint()));
+    let checkpoint = DirectoryCheckpoint::decode(&golden("directory-checkpoint.v1"));
+    assert_eq!(checkpoint, Ok(values::old_directory_checkpoint()));
     let entry = AccountsEntry::decode(&golden("accounts-entry.v1"));
     assert_eq!(entry, Ok(values::full_accounts_entry()));
     let checkpoint = AccountsCheckpoint::decode(&golden("accounts-checkpoint.v1"));

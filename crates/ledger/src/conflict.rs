@@ -21,6 +21,9 @@ pub enum Conflict {
     /// A layer that the edit adds is there already.
     #[error("layer {0} is there already")]
     LayerExists(LayerId),
+    /// A layer that the edit adds left the list, or was found to be in none: its payloads are being deleted.
+    #[error("layer {0} is being deleted")]
+    LayerRetired(LayerId),
     /// The cue of an inline layer cannot be read.
     #[error("cue of inline layer {layer} is invalid: {what}")]
     BadCue {

@@ -6,7 +6,9 @@ use crate::codec;
 use crate::recent::Recent;
 use crate::{Committed, LedgerError, Log, Machine};
 use bytes::Bytes;
-use cuesta_format::{DirectoryCheckpoint, DirectoryEdit, EditId, LogId, NameChange, RepositoryRecord};
+use cuesta_format::{
+    AbandonedLog, DirectoryChange, DirectoryCheckpoint, DirectoryEdit, EditId, LogId, NameChange, RepositoryRecord,
+};
 use cuesta_store::{Clock, Entropy};
 use imbl::OrdMap;
 use std::fmt;
@@ -17,6 +19,8 @@ use std::ops::Bound;
 pub struct DirectoryState {
     number: u64,
     names: OrdMap<String, RepositoryRecord>,
+    /// Logs without a name of which something may be left, and when that was seen.
+    abandoned: OrdMap<LogId, Option<i64>>,
     recent: Recent,
 }
 
@@ -36,6 +40,12 @@ pub enum NameConflict {
     /// The edit names it twice.
     #[error("repository '{0}' is named twice in one edit")]
     Repeated(String),
+    /// The log has a name, so that it cannot be abandoned.
+    #[error("log {0} is the repository '{1}'")]
+    Named(LogId, String),
+    /// The log was abandoned, and gets no name any more.
+    #[error("log {0} is being deleted")]
+    Abandoned(LogId),
 }
 
 impl DirectoryState {
@@ -47,6 +57,16 @@ impl DirectoryState {
     /// All names, sorted.
     pub fn names(&self) -> &OrdMap<String, RepositoryRecord> {
         &self.names
+    }
+
+    /// Logs without a name of which something may be left: with the moment at which they certainly had none, in
+    /// milliseconds since the Unix epoch, once a collector has looked.
+    pub fn abandoned(&self) -> impl Iterator<Item = AbandonedLog> {
+        let all = self.abandoned.iter();
+        all.map(|(log, seen_ms)| AbandonedLog {
+            log: *log,
+            seen_ms: *seen_ms,
+        })
     }
 
     /// At most `count_max` names that begin with `prefix` and come after `after`, sorted.
@@ -79,6 +99,7 @@ impl DirectoryState {
                 .map(|(name, record)| (name.clone(), *record))
                 .collect(),
             recent_edits: self.recent.ids().collect(),
+            abandoned: self.abandoned().collect(),
         }
     }
 
@@ -88,10 +109,32 @@ impl DirectoryState {
             number: checkpoint.number,
             names: checkpoint.names.into_iter().collect(),
             recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
+            abandoned: checkpoint.abandoned.iter().map(|log| (log.log, log.seen_ms)).collect(),
         }
     }
 
-    fn apply_change(&mut self, change: &NameChange) -> Result<(), NameConflict> {
+    fn apply_change(&mut self, change: &DirectoryChange, time_ms: i64) -> Result<(), NameConflict> {
+        match change {
+            DirectoryChange::Name(change) => self.apply_name(change),
+            DirectoryChange::Abandon(log) => self.abandon(*log, time_ms),
+            DirectoryChange::Forget(log) => {
+                self.abandoned.remove(log);
+                Ok(())
+            }
+        }
+    }
+
+    /// Costs a pass over all names.
+    fn abandon(&mut self, log: LogId, time_ms: i64) -> Result<(), NameConflict> {
+        if let Some((name, _)) = self.names.iter().find(|(_, record)| record.log == log) {
+            return Err(NameConflict::Named(log, name.clone()));
+        }
+        let seen_ms = self.abandoned.get(&log).copied().flatten().unwrap_or(time_ms);
+        self.abandoned.insert(log, Some(seen_ms));
+        Ok(())
+    }
+
+    fn apply_name(&mut self, change: &NameChange) -> Result<(), NameConflict> {
         let name = || change.name.clone();
         match (change.old, self.names.get(&change.name)) {
             (None, Some(_)) => return Err(NameConflict::Exists(name())),
@@ -100,6 +143,9 @@ impl DirectoryState {
             _ => {}
         }
         match change.new {
+            Some(record) if self.abandoned.contains_key(&record.log) => {
+                return Err(NameConflict::Abandoned(record.log));
+            }
             Some(record) => drop(self.names.insert(name(), record)),
             None => drop(self.names.remove(&change.name)),
         }
@@ -182,7 +228,19 @@ impl Directory {
         self.commit(vec![free, take], actor).await
     }
 
-    /// Frees the name of the repository `log`.
+    /// Notes that logs have no name, and sees to it that they get none; a conflict if one has.
+    pub async fn abandon(&self, logs: &[LogId], actor: &str) -> Result<Changed, LedgerError> {
+        self.change(logs.iter().copied().map(DirectoryChange::Abandon).collect(), actor)
+            .await
+    }
+
+    /// Forgets abandoned logs of which nothing is left.
+    pub async fn forget(&self, logs: &[LogId], actor: &str) -> Result<Changed, LedgerError> {
+        self.change(logs.iter().copied().map(DirectoryChange::Forget).collect(), actor)
+            .await
+    }
+
+    /// Frees the name of the repository `log`, which is abandoned from then on.
     pub async fn delete(&self, name: &str, log: LogId, actor: &str) -> Result<Changed, LedgerError> {
         let change = NameChange {
             name: name.to_owned(),
@@ -193,6 +251,11 @@ impl Directory {
     }
 
     async fn commit(&self, changes: Vec<NameChange>, actor: &str) -> Result<Changed, LedgerError> {
+        self.change(changes.into_iter().map(DirectoryChange::Name).collect(), actor)
+            .await
+    }
+
+    async fn change(&self, changes: Vec<DirectoryChange>, actor: &str) -> Result<Changed, LedgerError> {
         let edit = DirectoryEdit {
             id: EditId(self.entropy.bits128()),
             time_ms: self.clock.now_ms(),
@@ -228,7 +291,13 @@ impl Machine for DirectoryState {
             return Err(NameConflict::Repeated(name.to_owned()));
         }
         let mut next = self.clone();
-        edit.changes.iter().try_for_each(|change| next.apply_change(change))?;
+        let changes = &edit.changes;
+        changes
+            .iter()
+            .try_for_each(|change| next.apply_change(change, edit.time_ms))?;
+        for log in freed(edit) {
+            next.abandoned.entry(log).or_insert(None);
+        }
         next.recent.push(edit.id, next.number);
         *self = next;
         Ok(())
@@ -247,12 +316,8 @@ impl Machine for DirectoryState {
     }
 
     fn edit_bytes(edit: &DirectoryEdit) -> usize {
-        let names: usize = edit
-            .changes
-            .iter()
-            .map(|change| change.name.len() + CHANGE_BYTES_MAX)
-            .sum();
-        EDIT_BYTES_MAX + edit.actor.len() + names
+        let names: usize = name_changes(edit).map(|change| change.name.len()).sum();
+        EDIT_BYTES_MAX + edit.actor.len() + names + edit.changes.len() * CHANGE_BYTES_MAX
     }
 
     fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &DirectoryEdit>) -> Result<Bytes, LedgerError> {
@@ -268,8 +333,23 @@ impl Machine for DirectoryState {
     }
 }
 
+fn name_changes(edit: &DirectoryEdit) -> impl Iterator<Item = &NameChange> {
+    edit.changes.iter().filter_map(|change| match change {
+        DirectoryChange::Name(change) => Some(change),
+        DirectoryChange::Abandon(_) | DirectoryChange::Forget(_) => None,
+    })
+}
+
+/// Logs that lose their name by an edit and get no other by it.
+fn freed(edit: &DirectoryEdit) -> impl Iterator<Item = LogId> {
+    let kept = |log: &LogId| name_changes(edit).any(|change| change.new.is_some_and(|new| new.log == *log));
+    name_changes(edit)
+        .filter_map(|change| change.old)
+        .filter(move |log| !kept(log))
+}
+
 fn repeated(edit: &DirectoryEdit) -> Option<&str> {
-    let mut names: Vec<_> = edit.changes.iter().map(|change| change.name.as_str()).collect();
+    let mut names: Vec<_> = name_changes(edit).map(|change| change.name.as_str()).collect();
     names.sort_unstable();
     names
         .iter()

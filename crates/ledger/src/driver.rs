@@ -491,13 +491,9 @@ impl<M: Machine> Driver<M> {
 
     /// Goes to the log's newest checkpoint, if that is ahead of the state.
     async fn load(&mut self) -> Result<(), LedgerError> {
-        let Some(number) = self.store.base(self.log).await?.checkpoint else {
+        let Some((number, bytes)) = self.newest_checkpoint().await? else {
             return Ok(());
         };
-        if number <= self.state.number() {
-            return Ok(());
-        }
-        let bytes = self.checkpoints.load(self.log, number).await?;
         let state = Arc::new(M::decode_checkpoint(self.log, number, &bytes)?);
         if state.number() != number {
             return Err(self.corrupt(format!("checkpoint {number} holds the state before {}", state.number())));
@@ -505,6 +501,23 @@ impl<M: Machine> Driver<M> {
         self.publish(state.clone());
         self.answer_found(|pending| pending.sent.and_then(|_| state.entry_of(M::edit_id(&pending.edit))));
         Ok(())
+    }
+
+    /// The newest checkpoint, if it is ahead of the state. One that is gone was replaced meanwhile.
+    async fn newest_checkpoint(&mut self) -> Result<Option<(u64, Bytes)>, LedgerError> {
+        let mut gone = None;
+        loop {
+            let Some(number) = self.store.base(self.log).await?.checkpoint else {
+                return Ok(None);
+            };
+            if number <= self.state.number() {
+                return Ok(None);
+            }
+            match self.checkpoints.load(self.log, number).await {
+                Err(LedgerError::NoCheckpoint { .. }) if gone.is_none_or(|gone| gone < number) => gone = Some(number),
+                loaded => return Ok(Some((number, loaded?))),
+            }
+        }
     }
 
     /// Answers edits of unknown outcome that turn out to be in the log.

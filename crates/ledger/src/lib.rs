@@ -18,6 +18,7 @@ mod layers;
 mod log;
 mod machine;
 mod recent;
+mod retired;
 mod state;
 mod store;
 

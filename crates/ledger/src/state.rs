@@ -8,10 +8,12 @@ use crate::conflict::{Conflict, RefConflict};
 use crate::inline::{InlineChange, InlineObjects};
 use crate::layers::{LayerRecord, Layers};
 use crate::recent::Recent;
+use crate::retired::Retired;
 use crate::{LedgerError, Machine};
 use bytes::Bytes;
 use cuesta_format::{
-    AddedLayer, Cause, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, SymrefChange,
+    AddedLayer, Cause, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, RetiredLayer,
+    SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use imbl::{OrdMap, Vector};
@@ -29,6 +31,7 @@ pub struct State {
     settings: OrdMap<String, String>,
     shallow: Arc<[ObjectId]>,
     layers: Layers,
+    retired: Retired,
     inline_objects: InlineObjects,
     recent: Recent,
 }
@@ -74,6 +77,11 @@ impl State {
         self.layers.find(id)
     }
 
+    /// Layers that left the list and whose payloads may still be in the bucket, in the order in which they left.
+    pub fn retired(&self) -> &Vector<RetiredLayer> {
+        self.retired.list()
+    }
+
     /// Where an object lies in the inline layers: the newest that has it, and its entry there.
     pub fn inline_object(&self, oid: &ObjectId) -> Option<(&Arc<LayerRecord>, u32)> {
         let (layer, entry) = self.inline_objects.find(oid)?;
@@ -106,10 +114,10 @@ impl State {
     /// Applies an edit whole, or changes nothing and says why.
     ///
     /// Every `old` must be true, no ref may lie below another's name (those that the edit deletes are gone first), names
-    /// in the edit's refs must not be symbolic, layers removed must be there and layers added must not. A push moves
-    /// `HEAD` only while there is no branch: of pushes that race to make the first one, the first in the log decides where
-    /// it goes, as if they had come one after the other. The cost follows the edit, plus one pass over the layer list if it
-    /// removes layers.
+    /// in the edit's refs must not be symbolic, layers removed must be there and layers added must not, nor be retired. A
+    /// push moves `HEAD` only while there is no branch: of pushes that race to make the first one, the first in the log
+    /// decides where it goes, as if they had come one after the other. The cost follows the edit, plus one pass over the
+    /// layer list if it removes layers, and one over the retired for each layer in the bucket that it adds.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), Conflict> {
         // The objects of inline layers are changed in place, when nothing can fail any more: of shared nodes each change
         // copies a path, and each push brings several objects.
@@ -129,6 +137,7 @@ impl State {
         self.apply_format(edit)?;
         self.apply_refs(edit)?;
         let change = self.apply_layers(edit)?;
+        self.apply_collection(edit)?;
         self.apply_settings(edit);
         Ok(change)
     }
@@ -159,6 +168,7 @@ impl State {
             shallow: self.shallow.to_vec(),
             layers: self.layers().iter().map(|layer| layer.to_added()).collect(),
             recent_edits: self.recent.ids().collect(),
+            retired: self.retired().iter().copied().collect(),
         })
     }
 
@@ -172,6 +182,7 @@ impl State {
             settings: checkpoint.settings.into_iter().collect(),
             shallow: checkpoint.shallow.into(),
             recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
+            retired: Retired::restored(checkpoint.retired),
             ..Self::default()
         };
         let (mut end, mut change) = (0, InlineChange::default());
@@ -184,6 +195,9 @@ impl State {
 
     fn add_layer(&mut self, added: AddedLayer, place: &mut usize, change: &mut InlineChange) -> Result<(), Conflict> {
         let record = Arc::new(LayerRecord::new(added.meta, added.place));
+        if !record.is_inline() {
+            self.retired.check_new(record.meta.id)?;
+        }
         self.layers.insert(record.clone(), place)?;
         change.add(self.object_format, record)
     }
@@ -332,11 +346,20 @@ impl State {
             return Ok(InlineChange::default());
         }
         let (gone, mut place) = self.layers.remove(&edit.removed)?;
+        self.retired.retire(&gone, self.number);
         let mut change = InlineChange::removing(gone);
         for added in &edit.added {
             self.add_layer(added.clone(), &mut place, &mut change)?;
         }
         Ok(change)
+    }
+
+    fn apply_collection(&mut self, edit: &Edit) -> Result<(), Conflict> {
+        let Some(collection) = &edit.collection else {
+            return Ok(());
+        };
+        self.retired
+            .collect(collection, self.number, edit.time_ms, &self.layers)
     }
 
     fn apply_settings(&mut self, edit: &Edit) {
@@ -434,10 +457,14 @@ impl Machine for State {
             .map(|change| change.name.len() + change.value.as_ref().map_or(0, String::len));
         let items = edit.refs.len() + edit.symrefs.len() + edit.added.len() + edit.removed.len() + edit.settings.len();
         let shallow = edit.shallow.as_ref().map_or(0, Vec::len);
+        let orphans = edit
+            .collection
+            .as_ref()
+            .map_or(0, |collection| collection.orphans.len());
         EDIT_BYTES_MAX
             + edit.actor.len()
             + names.chain(symrefs).chain(layers).chain(settings).sum::<usize>()
-            + (items + shallow) * ITEM_BYTES_MAX
+            + (items + shallow + orphans) * ITEM_BYTES_MAX
     }
 
     fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Edit>) -> Result<Bytes, LedgerError> {

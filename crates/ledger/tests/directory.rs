@@ -90,3 +90,56 @@ async fn a_checkpoint_holds_the_directory() {
     assert_eq!(reread.checkpoint(), state.checkpoint());
     assert!(DirectoryState::decode_checkpoint(LogId::DIRECTORY, 7, &bytes).is_err());
 }
+
+#[tokio::test]
+async fn a_log_that_lost_its_name_gets_none_again() {
+    let directory = open(Arc::new(MemoryStore::new()), 1).await;
+    let abandoned = || -> Vec<(u128, Option<i64>)> {
+        let state = directory.log().current();
+        state.abandoned().map(|log| (log.log.0, log.seen_ms)).collect()
+    };
+    directory.create("a/x", record(1), "").await.unwrap();
+    directory.create("a/y", record(2), "").await.unwrap();
+    directory.rename("a/x", "a/z", "").await.unwrap();
+    assert_eq!(abandoned(), [], "a rename abandons nothing");
+    let named = directory.abandon(&[LogId(9), LogId(1)], "").await.unwrap();
+    let conflict = NameConflict::Named(LogId(1), name("a/z"));
+    assert_eq!(named, Changed::Conflict(conflict));
+    assert_eq!(abandoned(), [], "all of an edit or nothing");
+
+    directory.delete("a/z", LogId(1), "").await.unwrap();
+    assert_eq!(abandoned(), [(1, None)], "nobody has looked");
+    let lost = directory.create("a/z", record(1), "").await.unwrap();
+    assert_eq!(lost, Changed::Conflict(NameConflict::Abandoned(LogId(1))));
+    directory.abandon(&[LogId(1), LogId(9)], "").await.unwrap();
+    assert_eq!(
+        abandoned(),
+        [(1, Some(1_700_000_000_000)), (9, Some(1_700_000_000_000))]
+    );
+    let lost = directory.create("a/new", record(9), "").await.unwrap();
+    assert_eq!(lost, Changed::Conflict(NameConflict::Abandoned(LogId(9))));
+
+    directory.forget(&[LogId(1), LogId(7)], "").await.unwrap();
+    assert_eq!(abandoned(), [(9, Some(1_700_000_000_000))]);
+    let state = directory.log().current();
+    let bytes = state.checkpoint().encode().unwrap().into();
+    let reread = DirectoryState::decode_checkpoint(LogId::DIRECTORY, state.number(), &bytes).unwrap();
+    assert_eq!(reread.checkpoint(), state.checkpoint());
+}
+
+#[tokio::test]
+async fn the_first_look_at_an_abandoned_log_counts() {
+    let ticks = std::sync::atomic::AtomicI64::new(5);
+    let log = Log::<DirectoryState>::open(
+        Arc::new(MemoryStore::new()),
+        LogId::DIRECTORY,
+        Arc::new(NoCheckpoints),
+        LogOptions::default(),
+    );
+    let clock = Clock::new(move || ticks.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+    let directory = Directory::new(log.await.unwrap(), clock, Entropy::seeded(1));
+    directory.abandon(&[LogId(1)], "").await.unwrap();
+    directory.abandon(&[LogId(1)], "").await.unwrap();
+    let state = directory.log().current();
+    assert_eq!(state.abandoned().map(|log| log.seen_ms).collect::<Vec<_>>(), [Some(5)]);
+}

@@ -367,6 +367,52 @@ impl CheckpointSource for Checkpoints {
     }
 }
 
+/// Checkpoints of which the first is replaced while it is asked for.
+struct Replaced {
+    store: Arc<MemoryStore>,
+    newest: Bytes,
+}
+
+#[async_trait]
+impl CheckpointSource for Replaced {
+    async fn load(&self, log: LogId, number: u64) -> Result<Bytes, LedgerError> {
+        if number == 3 {
+            return Ok(self.newest.clone());
+        }
+        let base = Base {
+            first: 3,
+            checkpoint: Some(3),
+        };
+        self.store.advance(log, base).await?;
+        Err(LedgerError::NoCheckpoint { log, number })
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_is_gone_was_replaced_by_another() {
+    let store = Arc::new(MemoryStore::new());
+    let writer = open(store.clone()).await;
+    done(writer.commit(creation()).await);
+    for n in 0..2 {
+        done(writer.commit(push(&format!("refs/heads/{n}"), None, Some(1))).await);
+    }
+    let newest = Bytes::from(writer.current().checkpoint(LOG).unwrap().encode().unwrap());
+    let base = Base {
+        first: 2,
+        checkpoint: Some(2),
+    };
+    store.advance(LOG, base).await.unwrap();
+    let checkpoints = Arc::new(Replaced {
+        store: store.clone(),
+        newest,
+    });
+    let late = Log::<State>::open(store.clone(), LOG, checkpoints, LogOptions::default());
+    assert_eq!(late.await.unwrap().current().refs().len(), 2);
+    // One that is in force and gone is damage.
+    let lost = Log::<State>::open(store, LOG, Arc::new(NoCheckpoints), LogOptions::default());
+    assert!(matches!(lost.await, Err(LedgerError::NoCheckpoint { number: 3, .. })));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_log_opens_from_its_checkpoint_and_follows_when_entries_are_gone() {
     let memory = Arc::new(MemoryStore::new());

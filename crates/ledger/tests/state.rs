@@ -279,7 +279,12 @@ fn a_merged_layer_stands_where_the_newest_of_its_inputs_stood() {
     );
     assert_eq!(state.layers().len(), 5);
     // A layer may move from the ledger to the bucket under its own name.
-    state.apply(&change(&[10], &[10])).unwrap();
+    let small = Edit {
+        added: vec![inline(20, &[1])],
+        ..edit()
+    };
+    state.apply(&small).unwrap();
+    state.apply(&change(&[20], &[20])).unwrap();
 }
 
 #[test]
@@ -373,6 +378,8 @@ struct Model {
     symrefs: BTreeMap<RefName, RefName>,
     /// Newest last, with the blobs of inline ones.
     layers: Vec<(LayerId, Option<Vec<u8>>)>,
+    /// Those of the bucket that left.
+    retired: Vec<LayerId>,
 }
 
 impl Model {
@@ -418,11 +425,16 @@ impl Model {
             (gone.len() == edit.removed.len()).then_some(())?;
             let newest = self.layers.iter().rposition(|(id, _)| edit.removed.contains(id))?;
             place = newest + 1 - gone.len();
+            // In the order of the edit, not of the list.
+            let in_bucket = |id: &&LayerId| gone.iter().any(|(one, blobs)| one == *id && blobs.is_none());
+            self.retired.extend(edit.removed.iter().filter(in_bucket));
             self.layers = kept;
         }
         for (n, (added, blobs)) in edit.added.iter().zip(blobs).enumerate() {
             let new = self.layers.iter().all(|(id, _)| *id != added.meta.id);
             new.then_some(())?;
+            let is_retired = blobs.is_none() && self.retired.contains(&added.meta.id);
+            (!is_retired).then_some(())?;
             self.layers.insert(place + n, (added.meta.id, blobs.clone()));
         }
         Some(())
@@ -519,6 +531,8 @@ fn agree(state: &State, model: &Model) -> Result<(), TestCaseError> {
     prop_assert!(state.symrefs().iter().eq(model.symrefs.iter()));
     let layers: Vec<_> = state.layers().iter().map(|layer| layer.meta.id).collect();
     prop_assert_eq!(&layers, &model.layers.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    let retired: Vec<_> = state.retired().iter().map(|layer| layer.id).collect();
+    prop_assert_eq!(&retired, &model.retired);
     for id in 0..30 {
         let found = state.layer(LayerId(id)).map(|layer| layer.meta.id);
         prop_assert_eq!(found, layers.contains(&LayerId(id)).then_some(LayerId(id)));

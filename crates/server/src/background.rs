@@ -1,10 +1,11 @@
-//! Work that no request waits for: small pushes leave the ledger for the bucket about a second after they came, and layers
-//! of like size become one, one repository at a time.
+//! Work that no request waits for: small pushes leave the ledger for the bucket about a second after they came, layers
+//! of like size become one, one repository at a time, and what nothing needs any more is deleted.
 
 use crate::node::Node;
 use cuesta_engine::{EngineError, Flushed, Repository};
+use cuesta_format::{LogId, RepositoryRecord};
 use futures::StreamExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -19,12 +20,19 @@ const RESUME_ROUNDS: u64 = 60;
 const FLUSHED_MAX: usize = 1024;
 /// Repositories flushed at once.
 const FLUSHES_MAX: usize = 4;
+/// Time between two looks for what is to be deleted.
+const COLLECT_ROUND: Duration = Duration::from_secs(60);
+/// Repositories looked at in one such round.
+const COLLECTIONS_MAX: usize = 64;
+/// When a repository is looked at again where that failed.
+const COLLECT_RETRY_MS: i64 = 10 * 60 * 1000;
 
 /// The running rounds.
 pub struct Background {
     stop: watch::Sender<bool>,
     rounds: JoinHandle<()>,
     maintenance: JoinHandle<()>,
+    collection: JoinHandle<()>,
 }
 
 impl Background {
@@ -32,11 +40,13 @@ impl Background {
     pub fn start(node: Arc<Node>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (flushed, due) = mpsc::channel(FLUSHED_MAX);
-        let maintenance = tokio::spawn(maintain(due));
+        let maintenance = tokio::spawn(maintain(Arc::clone(&node), due));
+        let collection = tokio::spawn(collect(Arc::clone(&node)));
         Self {
             stop,
             rounds: tokio::spawn(run(node, flushed, stopped)),
             maintenance,
+            collection,
         }
     }
 
@@ -46,6 +56,8 @@ impl Background {
         let _ = self.stop.send(true);
         // A merge that is cut off leaves orphans, never damage.
         self.maintenance.abort();
+        // What was deleted and not noted is deleted again.
+        self.collection.abort();
         let mut rounds = self.rounds;
         if tokio::time::timeout(time_max, &mut rounds).await.is_err() {
             rounds.abort();
@@ -134,12 +146,68 @@ async fn resume(node: &Node) {
 }
 
 /// Merges layers, one repository after another.
-async fn maintain(mut due: mpsc::Receiver<Arc<Repository>>) {
+async fn maintain(node: Arc<Node>, mut due: mpsc::Receiver<Arc<Repository>>) {
     while let Some(repository) = due.recv().await {
         if let Err(error) = repository.maintain().await {
             tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot merge layers");
         }
+        if let Some(due_ms) = repository.collection_due_ms() {
+            node.uncollected.note_first(repository.id(), due_ms);
+        }
     }
+}
+
+/// Deletes what has had its time, a repository at a time.
+async fn collect(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(COLLECT_ROUND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        collect_round(&node).await;
+    }
+}
+
+async fn collect_round(node: &Node) {
+    let due: BTreeSet<LogId> = node
+        .uncollected
+        .due(node.clock.now_ms(), COLLECTIONS_MAX)
+        .into_iter()
+        .collect();
+    if !due.is_empty() {
+        let directory = node.engine.directory().log().current();
+        let named: Vec<_> = directory
+            .names()
+            .values()
+            .filter(|record| due.contains(&record.log))
+            .collect();
+        // Those that lost their name go another way.
+        let nameless = due.iter().filter(|log| named.iter().all(|record| record.log != **log));
+        nameless.for_each(|log| node.uncollected.note(*log, None));
+        for record in named {
+            collect_one(node, *record).await;
+        }
+    }
+    if node.engine.has_abandoned_due() {
+        match node.engine.collect_abandoned().await {
+            Ok(done) => node.metrics.collected(done.deleted),
+            Err(error) => tracing::warn!(error = ?error.to_string(), "cannot delete what deleted repositories left"),
+        }
+    }
+}
+
+async fn collect_one(node: &Node, record: RepositoryRecord) {
+    let collected = async { node.engine.open_repository(record).await?.collect().await };
+    let due_ms = match collected.await {
+        Ok(done) => {
+            node.metrics.collected(done.deleted);
+            done.due_ms
+        }
+        Err(error) => {
+            tracing::warn!(repository = %record.log, error = ?error.to_string(), "cannot delete what merges left");
+            Some(node.clock.now_ms().saturating_add(COLLECT_RETRY_MS))
+        }
+    };
+    node.uncollected.note(record.log, due_ms);
 }
 
 #[cfg(test)]

@@ -94,9 +94,37 @@ fn large_pushes_are_merged_too() {
         let (flushed, due) = mpsc::channel(1);
         round(&node, &flushed).await;
         drop(flushed);
-        maintain(due).await;
+        maintain(Arc::clone(&node), due).await;
         assert_eq!(layers().len(), 1);
         assert!(node.unflushed.is_empty(), "an idle repository is in no round");
+        assert_eq!(node.uncollected.len(), 1, "what was merged is to be deleted");
+        collect_round(&node).await;
+        assert!(
+            repository
+                .log()
+                .current()
+                .retired()
+                .iter()
+                .all(|layer| layer.seen_ms.is_none())
+        );
+    });
+    life(async {
+        let node = node(directory.path()).await;
+        assert_eq!(node.uncollected.len(), 1, "also after a crash");
+        collect_round(&node).await;
+        let repository = node.engine.repository(&name()).await.unwrap().unwrap();
+        let state = repository.log().current();
+        assert_eq!(state.retired().len(), 8, "they have a day");
+        assert!(state.retired().iter().all(|layer| layer.seen_ms.is_some()));
+        assert_eq!(node.uncollected.due(i64::MAX, 8), [repository.id()]);
+        assert_eq!(node.uncollected.due(node.clock.now_ms(), 8), []);
+        node.engine.delete_repository(&name(), "").await.unwrap();
+        node.uncollected.note(repository.id(), Some(0));
+        collect_round(&node).await;
+        assert!(
+            node.uncollected.is_empty() && !node.engine.has_abandoned_due(),
+            "the directory sees to it now"
+        );
     });
 }
 

@@ -106,6 +106,18 @@ pub enum Command {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Delete what nothing needs from the bucket, once its grace period is over
+    #[command(
+        after_help = "The server does this by itself, but for what only a listing of the bucket can find: layers whose \
+        push never ended, and what never got a name.\n\nExamples:\n  cuesta collect --dry-run\n  cuesta collect alice/notes"
+    )]
+    Collect {
+        /// The repository; all, deleted ones and the rest of the bucket without it
+        repository: Option<String>,
+        /// Print what would be deleted, and delete nothing
+        #[arg(long, short = 'n')]
+        dry_run: bool,
+    },
     /// Check that the bucket does what Cuesta relies on
     Doctor,
     /// Look at the configuration

@@ -1,6 +1,7 @@
 //! What the binary does when it is told to: each command a function of the settings.
 
 mod access;
+mod collect;
 mod fsck;
 mod import;
 mod inspect;
@@ -56,6 +57,10 @@ async fn dispatch(command: &Command, config: &Config) -> anyhow::Result<()> {
                 arguments,
             )
             .await
+        }
+        Command::Collect { repository, dry_run } => {
+            let engine = storage::open(settings, Role::Command).await?.engine;
+            collect::run(&engine, repository.as_deref(), *dry_run).await
         }
         Command::Fsck {
             repository,

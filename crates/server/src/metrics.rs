@@ -108,6 +108,7 @@ pub struct Metrics {
     pushes_refused: AtomicU64,
     flushes: AtomicU64,
     flush_failures: AtomicU64,
+    collected: AtomicU64,
 }
 
 impl Metrics {
@@ -171,6 +172,11 @@ impl Metrics {
     pub fn flush_ended(&self, succeeded: bool) {
         let counter = if succeeded { &self.flushes } else { &self.flush_failures };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Payloads of so many layers and repositories were deleted.
+    pub fn collected(&self, count: usize) {
+        self.collected.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Requests that have begun and not ended.
@@ -255,6 +261,12 @@ impl Metrics {
                 "counter",
                 "moves of inline layers that failed",
                 &self.flush_failures,
+            ),
+            (
+                "cuesta_collected_total",
+                "counter",
+                "layers and repositories whose payloads were deleted",
+                &self.collected,
             ),
         ];
         for (name, kind, help, value) in plain {

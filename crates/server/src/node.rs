@@ -8,6 +8,7 @@ use crate::ref_rope::RopeCache;
 use crate::service::PushMemory;
 use crate::service::dumb::DumbMemory;
 use crate::storage::{self, Lent};
+use crate::uncollected::Uncollected;
 use crate::unflushed::Unflushed;
 use crate::uri_signer::UriSigner;
 use cuesta_engine::Engine;
@@ -45,6 +46,8 @@ pub struct Node {
     pub dumb: DumbMemory,
     /// Repositories that the next round of background work looks at.
     pub unflushed: Unflushed,
+    /// Repositories that have payloads to delete, and when.
+    pub uncollected: Uncollected,
     /// Signs the URIs of payloads.
     pub uris: UriSigner,
     cache: BlockCache,
@@ -70,6 +73,7 @@ impl Node {
             ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0, Arc::new(settings.git.0.clone())),
             dumb: DumbMemory::default(),
             unflushed: storage.unflushed,
+            uncollected: storage.uncollected,
             draining: AtomicBool::new(false),
             cache: storage.cache,
             log_counters: storage.log_counters,
@@ -117,6 +121,12 @@ impl Node {
             "gauge",
             "repositories that wait for background work",
             self.unflushed.len(),
+        );
+        page.value(
+            "cuesta_uncollected_repositories",
+            "gauge",
+            "repositories with payloads that nothing needs once their grace period is over",
+            self.uncollected.len(),
         );
         if let Some(bytes) = resident_bytes() {
             page.value("process_resident_memory_bytes", "gauge", "resident memory", bytes);

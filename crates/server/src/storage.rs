@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::metered_log::{LogCounters, MeteredLog};
+use crate::uncollected::Uncollected;
 use crate::unflushed::Unflushed;
 use anyhow::{Context, bail};
 use cuesta_engine::receive::ReceiveOptions;
@@ -21,6 +22,8 @@ const LEDGER_FILE: &str = "ledger.redb";
 const LEDGER_SOCKET: &str = "socket";
 /// Logs that may hold small pushes.
 const UNFLUSHED_FILE: &str = "unflushed";
+/// Logs that have payloads to delete.
+const UNCOLLECTED_FILE: &str = "uncollected";
 /// What fits the operating system's 108 bytes with a suffix.
 const SOCKET_PATH_LEN_MAX: usize = 90;
 /// How long a command waits for a server that is starting or ending: so many times so long.
@@ -59,6 +62,8 @@ pub struct Opened {
     pub log_counters: Arc<LogCounters>,
     /// Which repositories wait for background work.
     pub unflushed: Unflushed,
+    /// Which repositories have payloads to delete.
+    pub uncollected: Uncollected,
     /// The ledger at the socket, while this server owns it.
     pub lent: Option<Lent>,
 }
@@ -102,6 +107,7 @@ pub async fn open(settings: &Settings, role: Role) -> anyhow::Result<Opened> {
         cache,
         log_counters,
         unflushed: open_unflushed(settings, role)?,
+        uncollected: open_uncollected(settings, role)?,
         lent: ledger.lent,
     })
 }
@@ -114,6 +120,16 @@ fn open_unflushed(settings: &Settings, role: Role) -> anyhow::Result<Unflushed> 
     let path = settings.data.join(LEDGER_DIRECTORY).join(UNFLUSHED_FILE);
     let shown = path.display().to_string();
     Unflushed::open(path).with_context(|| format!("cannot open '{shown}'"))
+}
+
+/// Likewise.
+fn open_uncollected(settings: &Settings, role: Role) -> anyhow::Result<Uncollected> {
+    if role == Role::Command {
+        return Ok(Uncollected::default());
+    }
+    let path = settings.data.join(LEDGER_DIRECTORY).join(UNCOLLECTED_FILE);
+    let shown = path.display().to_string();
+    Uncollected::open(path).with_context(|| format!("cannot open '{shown}'"))
 }
 
 fn open_cache(settings: &Settings, bucket: Bucket, role: Role) -> anyhow::Result<BlockCache> {
@@ -147,6 +163,7 @@ fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
     Ok(EngineOptions {
         read_ahead_bytes_max: FETCH_READ_AHEAD_BYTES_MAX,
         receive,
+        grace: Duration::from_secs(settings.collect_grace_seconds),
         settings: settings.git.0.clone(),
         ..EngineOptions::default()
     })

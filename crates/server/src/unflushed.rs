@@ -5,17 +5,14 @@
 //! ledger: written before a push commits, taken out once its repository is flushed. The file is a hint, never synced: what
 //! it lacks after a power loss costs room in the ledger until the next push, no data.
 
+use crate::log_journal::{Journal, read};
 use cuesta_engine::Repository;
 use cuesta_format::LogId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Ids read from the file at start; one of our own has no more repositories than were busy at once.
-const IDS_MAX: usize = 1 << 20;
 
 /// Repositories that were pushed to since the last round of background work. An idle repository is in no round and costs
 /// nothing.
@@ -134,74 +131,10 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// One id a line, in hex. Failures are told of once and change nothing else: the file is a hint.
-struct Journal {
-    path: PathBuf,
-    file: File,
-    is_broken: bool,
-}
-
-impl Journal {
-    fn begin<'a>(path: PathBuf, logs: impl IntoIterator<Item = &'a LogId>) -> io::Result<Self> {
-        let file = write_new(&path, logs)?;
-        Ok(Self {
-            path,
-            file,
-            is_broken: false,
-        })
-    }
-
-    fn add(&mut self, log: LogId) {
-        let written = self.file.write_all(line(log).as_bytes());
-        self.check(written);
-    }
-
-    fn rewrite(&mut self, logs: &BTreeSet<LogId>) {
-        let written = write_new(&self.path, logs).map(|file| self.file = file);
-        self.check(written);
-    }
-
-    fn check(&mut self, written: io::Result<()>) {
-        if let Err(error) = written
-            && !std::mem::replace(&mut self.is_broken, true)
-        {
-            let path = self.path.display().to_string();
-            tracing::warn!(%path, error = ?error.to_string(), "cannot note which repositories are to be flushed");
-        }
-    }
-}
-
-fn line(log: LogId) -> String {
-    format!("{log}\n")
-}
-
-/// Replaces the file in one step.
-fn write_new<'a>(path: &Path, logs: impl IntoIterator<Item = &'a LogId>) -> io::Result<File> {
-    let next = path.with_extension("new");
-    let mut file = File::create(&next)?;
-    let lines: String = logs.into_iter().map(|log| line(*log)).collect();
-    file.write_all(lines.as_bytes())?;
-    std::fs::rename(&next, path)?;
-    Ok(file)
-}
-
-/// The ids in the file. A line that a crash cut short, or that is none of ours, is passed over.
-fn read(path: &Path) -> io::Result<BTreeSet<LogId>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        opened => opened?,
-    };
-    let mut logs = BTreeSet::new();
-    for line in BufReader::new(file).split(b'\n').take(IDS_MAX) {
-        let line = line?;
-        logs.extend(std::str::from_utf8(&line).ok().and_then(LogId::from_hex));
-    }
-    Ok(logs)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn reopened(directory: &Path) -> Vec<LogId> {
         let read = read(&directory.join("unflushed")).unwrap();

@@ -1,12 +1,11 @@
 //! One life of a node: an engine over the shared bucket and log store, reached through a link that can be cut.
 
-use crate::bucket::FaultyBucket;
+use crate::bucket::{FaultyBucket, SharedBucket};
 use crate::chaos::{Chaos, Link};
 use crate::forge::FORMAT;
 use crate::log_store::{FaultyLog, SharedLogs};
 use cuesta_engine::{Engine, EngineError, EngineOptions, EngineParts, ErrorKind, Repository, RepositoryName};
 use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
-use object_store::memory::InMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -15,14 +14,14 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Shared {
     /// The bucket's payloads.
-    pub bucket: Arc<InMemory>,
+    pub bucket: Arc<SharedBucket>,
     /// The logs.
     pub logs: Arc<SharedLogs>,
     /// The plan of faults.
     pub chaos: Chaos,
     /// Ids of all nodes.
     pub entropy: Entropy,
-    /// A clock that ticks when it is read.
+    /// The simulated time; it also ticks when it is read.
     pub clock: Clock,
     /// Layers up to this size travel in the log.
     pub inline_bytes_max: usize,
@@ -30,21 +29,36 @@ pub struct Shared {
     pub part_bytes: usize,
     /// Bytes of cached blocks in memory.
     pub cache_bytes: u64,
+    /// How long what left is kept.
+    pub grace: Duration,
 }
 
+/// How long it must be kept: no view is used for longer, freezes and outages included.
+pub const GRACE: Duration = Duration::from_secs(30);
+
 impl Shared {
-    /// An empty world.
+    /// An empty world. To be made within its runtime.
     pub fn new(seed: u64, chaos: Chaos) -> Self {
-        let ticks = AtomicI64::new(1_700_000_000_000);
+        let (begin, last) = (tokio::time::Instant::now(), AtomicI64::new(0));
+        let clock = Clock::new(move || {
+            let now = 1_700_000_000_000 + i64::try_from(begin.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let before = last.fetch_max(now, Ordering::SeqCst);
+            if before < now {
+                now
+            } else {
+                last.fetch_add(1, Ordering::SeqCst) + 1
+            }
+        });
         Self {
-            bucket: Arc::new(InMemory::new()),
+            bucket: Arc::new(SharedBucket::new(clock.clone())),
             logs: Arc::default(),
             chaos,
             entropy: Entropy::seeded(seed),
-            clock: Clock::new(move || ticks.fetch_add(1, Ordering::SeqCst)),
+            clock,
             inline_bytes_max: 1 << 20,
             part_bytes: 1 << 20,
             cache_bytes: 1 << 20,
+            grace: GRACE,
         }
     }
 }
@@ -84,6 +98,7 @@ impl Node {
         let bucket = Bucket::from_store("simulated", store, &bucket_options);
         let mut options = EngineOptions {
             check_ids: true,
+            grace: shared.grace,
             ..EngineOptions::default()
         };
         options.receive.threads = 1;

@@ -1,5 +1,6 @@
 //! Clients: they read refs, build on them, push, and fetch; and they note what they were told.
 
+use crate::background::is_too_late;
 use crate::node::{Node, expect_outage};
 use crate::oracle::{self, Refs, null};
 use crate::registers::Action;
@@ -12,6 +13,7 @@ use cuesta_ledger::LedgerError;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// A client that pushes.
 pub(crate) struct Pusher {
@@ -80,7 +82,7 @@ impl Attempt {
     /// Makes it on a node, and notes for each ref what the client was told.
     pub(crate) async fn make(&self, world: &World, node: &Node) -> Result<ReceiveReport, EngineError> {
         let first = world.entry_count();
-        let called = world.tick();
+        let (called, begun) = (world.tick(), Instant::now());
         let outcome = self.send(node).await;
         let answered = world.tick();
         match &outcome {
@@ -91,6 +93,7 @@ impl Attempt {
                     world.saw(name, called, u64::MAX, Action::Unknown { old, new });
                 }
             }
+            Err(error) if is_too_late(error, begun) => {}
             // It has certainly not happened: if a value shows up nevertheless, no order explains it.
             Err(error) => expect_outage(error),
         }
@@ -299,14 +302,17 @@ impl Reader {
             let Some(node) = self.world.some_node(&mut self.random) else {
                 continue;
             };
+            let begun = Instant::now();
             let Some((refs, view)) = self.world.read_refs(&node).await else {
                 continue;
             };
             if self.random.bool() {
                 self.world.nap(&mut self.random).await;
             }
-            if let Err(error) = self.look(&refs, &view).await {
-                expect_outage(&error);
+            match self.look(&refs, &view).await {
+                Err(error) if is_too_late(&error, begun) => {}
+                Err(error) => expect_outage(&error),
+                Ok(()) => {}
             }
         }
     }

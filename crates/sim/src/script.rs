@@ -4,7 +4,7 @@
 use crate::background;
 use crate::chaos::{CRASH_LATE_MS, Chaos, Link, Moment, Rates};
 use crate::forge::Forge;
-use crate::node::{Node, Shared, expect_outage};
+use crate::node::{GRACE, Node, Shared, expect_outage};
 use crate::oracle::{self, Refs};
 use crate::pusher::{Attempt, is_unclear};
 use cuesta_engine::EngineError;
@@ -36,6 +36,8 @@ enum Act {
     Checkpoint,
     /// A checkpoint that leaves some entries before it.
     Fold(u64),
+    /// What left is noted, and deleted when it has had its time; so are orphans.
+    Collect,
 }
 
 /// Writes a story.
@@ -127,7 +129,12 @@ pub fn life() -> Script {
     author.grow(MAIN, 0);
     author.act(Act::Flush);
     author.act(Act::Merge);
+    author.act(Act::Collect);
+    author.grow(MAIN, 20_000);
+    author.act(Act::Collect);
     author.act(Act::Checkpoint);
+    author.grow(MAIN, 0);
+    author.act(Act::Collect);
     author.script
 }
 
@@ -238,6 +245,12 @@ impl Script {
             Act::Merge => drop(node.repository.maintain().await?),
             Act::Checkpoint => drop(node.repository.write_checkpoint().await?),
             Act::Fold(keep) => background::fold(shared, node, *keep).await?,
+            Act::Collect => {
+                node.repository.collect().await?;
+                tokio::time::sleep(GRACE).await;
+                node.repository.collect().await?;
+                node.repository.sweep(false).await?;
+            }
         }
         Ok(())
     }

@@ -1,16 +1,17 @@
 //! The random simulation: one seed makes a world, lets clients, faults and restarts loose in it, and judges.
 
-use crate::background;
+use crate::background::{self, is_too_late};
 use crate::chaos::{Chaos, Rates};
 use crate::forge::Forge;
-use crate::node::{Node, Shared, expect_outage};
+use crate::node::{GRACE, Node, Shared, expect_outage};
 use crate::oracle::{self, Refs};
 use crate::pusher::{Pusher, Reader};
 use crate::registers::{Action, Histories, Operation};
 use crate::registrar::{Registrar, look_at_all};
 use cuesta_engine::View;
-use cuesta_format::{Edit, Entry, LogId};
+use cuesta_format::{Edit, Entry, Key, LogId, log_prefix};
 use cuesta_git::ObjectId;
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// What one run was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,22 +85,41 @@ pub(crate) struct World {
     time: AtomicU64,
     restarts: AtomicU64,
     over: AtomicBool,
+    plant: Plant,
+    /// Clients take their time, so that what left the list goes while they work.
+    leisure: bool,
+}
+
+/// A mistake that the simulation must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// None.
+    Nothing,
+    /// Payloads go as soon as their layer has left the list.
+    NoGrace,
+    /// Layers in no entry are deleted without a word to the log.
+    CarelessSweep,
 }
 
 /// Runs the world of a seed to its end; panics if anything does not hold.
 pub fn run(seed: u64) -> Outcome {
+    run_with(seed, Plant::Nothing)
+}
+
+/// As [`run`], with a mistake.
+pub fn run_with(seed: u64, plant: Plant) -> Outcome {
     let _told = Told(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(simulate(seed))
+    runtime.block_on(simulate(seed, plant))
 }
 
-async fn simulate(seed: u64) -> Outcome {
+async fn simulate(seed: u64, plant: Plant) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
-    let world = World::new(seed, &mut random).await;
+    let world = World::new(seed, plant, &mut random).await;
     let mut clients = JoinSet::new();
     let steps = random.u32(8..40);
     for number in 0..world.pushers {
@@ -149,7 +170,7 @@ async fn join(mut tasks: JoinSet<()>) {
 }
 
 impl World {
-    async fn new(seed: u64, random: &mut fastrand::Rng) -> Arc<Self> {
+    async fn new(seed: u64, plant: Plant, random: &mut fastrand::Rng) -> Arc<Self> {
         let rates = Rates {
             before: random.u32(0..30),
             after: random.u32(0..30),
@@ -162,6 +183,9 @@ impl World {
         shared.part_bytes = [1 << 10, 1 << 20][random.usize(..2)];
         // All or nothing: what a cache between the two evicts follows from hashes that no seed of ours decides.
         shared.cache_bytes = [0, 16 << 20][random.usize(..2)];
+        if plant == Plant::NoGrace {
+            shared.grace = Duration::ZERO;
+        }
         let mut nodes = Vec::new();
         for number in 0..random.u32(1..4) {
             nodes.push(Some(Node::start_somehow(&shared, number).await));
@@ -180,6 +204,8 @@ impl World {
             time: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            plant,
+            leisure: random.u8(0..3) == 0 || plant == Plant::NoGrace,
         })
     }
 
@@ -191,6 +217,9 @@ impl World {
     /// Lets others run.
     pub(crate) async fn nap(&self, random: &mut fastrand::Rng) {
         match random.u8(0..4) {
+            _ if self.leisure && random.u8(0..3) == 0 => {
+                tokio::time::sleep(Duration::from_millis(random.u64(1..8_000))).await;
+            }
             0 => tokio::task::yield_now().await,
             1 => tokio::time::sleep(Duration::from_millis(random.u64(1..200))).await,
             _ => tokio::time::sleep(Duration::from_millis(random.u64(1..20))).await,
@@ -355,8 +384,14 @@ impl World {
             let Some(node) = self.some_node(&mut random) else {
                 continue;
             };
-            match background::pass(&node, random.u8(..)).await {
+            let begun = Instant::now();
+            let pass = match (self.plant, random.u8(0..3)) {
+                (Plant::CarelessSweep, 0) => background::careless_sweep(&node).await,
+                _ => background::pass(&node, random.u8(..)).await,
+            };
+            match pass {
                 Ok(what) => self.shared.chaos.note(what),
+                Err(error) if is_too_late(&error, begun) => self.shared.chaos.note("took too long"),
                 Err(error) => expect_outage(&error),
             }
         }
@@ -392,10 +427,49 @@ impl World {
         refs
     }
 
+    /// Collects everything that nothing needs: then the bucket holds what is needed, and nothing else.
+    async fn collect_all(&self) {
+        let node = Node::observer(&self.shared).await;
+        let (repository, engine) = (&node.repository, &node.engine);
+        // What is new is noted, and an orphan; what was noted goes; then what was noted as an orphan.
+        for _ in 0..3 {
+            repository.collect().await.expect("an observer collects");
+            engine.collect_abandoned().await.expect("an observer collects");
+            tokio::time::sleep(GRACE + Duration::from_secs(1)).await;
+            repository.sweep(false).await.expect("an observer sweeps");
+            engine.sweep(false).await.expect("an observer sweeps");
+        }
+        repository.collect().await.expect("an observer collects");
+        engine.collect_abandoned().await.expect("an observer collects");
+        let state = repository.log().fresh().await.expect("an observer reads");
+        assert_eq!(
+            state.retired().len(),
+            0,
+            "something waits for ever: {:?}",
+            state.retired()
+        );
+        let directory = engine.directory().log().fresh().await.expect("an observer reads");
+        assert_eq!(directory.abandoned().count(), 0, "a log waits for ever");
+        let needed = |key: &str| match Key::parse(key).expect("a key of ours") {
+            Key::LayerPack(log, layer) | Key::LayerCue(log, layer) => log == self.log && state.layer(layer).is_some(),
+            // One that is in force, or newer than that and never came into force.
+            key => directory.names().values().any(|record| record.log == key.log()),
+        };
+        let listed = engine.bucket().list("repos").map_ok(|listed| listed.key);
+        let listed: BTreeSet<String> = listed.try_collect().await.expect("an observer lists");
+        let left: Vec<&String> = listed.iter().filter(|key| !needed(key)).collect();
+        assert!(left.is_empty(), "nothing needs {left:?}, but it stays");
+        let in_bucket = state.layers().iter().filter(|layer| !layer.is_inline()).count();
+        let layers = log_prefix(self.log) + "layers/";
+        let payloads = listed.iter().filter(|key| key.starts_with(&layers)).count();
+        assert_eq!(payloads, 2 * in_bucket, "payloads of the layer list");
+    }
+
     /// The end: without faults, every node must show the same whole repository, and all that was told must fit.
     async fn judge(&self) -> Outcome {
         self.shared.chaos.set_rates(Rates::default());
         tokio::time::sleep(Duration::from_secs(10)).await;
+        self.collect_all().await;
         let observer = Node::observer(&self.shared).await;
         let refs = self.look(&observer).await;
         look_at_all(self, &observer).await;

@@ -4,7 +4,7 @@
 //! search: `CUESTA_SIM_SEEDS=10000 cargo test -p cuesta-sim --test seeds -- --nocapture`. With `CUESTA_SIM_TRACE` set, every
 //! call and event is printed as it comes.
 
-use cuesta_sim::world;
+use cuesta_sim::world::{self, Plant};
 
 /// Seeds of a usual run.
 const SEEDS: u64 = 30;
@@ -52,4 +52,20 @@ fn a_seed_repeats_itself() {
         }
         assert_eq!(one, other);
     }
+}
+
+/// Whether some seed of a usual run finds a mistake.
+fn is_found(plant: Plant) -> bool {
+    let finds = |seed| std::panic::catch_unwind(|| world::run_with(seed, plant)).is_err();
+    (0..SEEDS).any(finds)
+}
+
+#[test]
+fn payloads_that_go_too_early_are_missed() {
+    assert!(is_found(Plant::NoGrace));
+}
+
+#[test]
+fn layers_that_go_without_a_word_to_the_log_are_missed() {
+    assert!(is_found(Plant::CarelessSweep));
 }

@@ -9,9 +9,10 @@ pub use accounts::{accounts_checkpoints, accounts_entries, full_accounts_checkpo
 
 use bytes::Bytes;
 use cuesta_format::{
-    AddedLayer, Cause, Checkpoint, DirectoryCheckpoint, DirectoryEdit, DirectoryEntry, Edit, EditId, Entry, LayerId,
-    LayerMeta, LayerPlace, LogId, NameChange, NonceStatus, PushCertificate, PushNote, PushSignature, RefTarget,
-    RefUpdate, RepositoryRecord, SettingChange, SignatureStatus, SymrefChange,
+    AbandonedLog, AddedLayer, Cause, Checkpoint, Collection, DirectoryChange, DirectoryCheckpoint, DirectoryEdit,
+    DirectoryEntry, Edit, EditId, Entry, LayerId, LayerMeta, LayerPlace, LogId, NameChange, NonceStatus,
+    PushCertificate, PushNote, PushSignature, RefTarget, RefUpdate, RepositoryRecord, RetiredLayer, SettingChange,
+    SignatureStatus, SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use proptest::collection::{btree_map, vec};
@@ -137,6 +138,22 @@ fn notes() -> impl Strategy<Value = PushNote> {
     (vec(bytes(), 0..3), option::of(certificate)).prop_map(|(options, certificate)| PushNote { options, certificate })
 }
 
+fn collections() -> impl Strategy<Value = Collection> {
+    (any::<u64>(), any::<u64>(), vec(any::<u128>(), 0..4)).prop_map(|(seen_below, deleted_below, orphans)| Collection {
+        seen_below,
+        deleted_below,
+        orphans: orphans.into_iter().map(LayerId).collect(),
+    })
+}
+
+fn retired() -> impl Strategy<Value = RetiredLayer> {
+    (any::<u128>(), any::<u64>(), option::of(any::<i64>())).prop_map(|(id, number, seen_ms)| RetiredLayer {
+        id: LayerId(id),
+        number,
+        seen_ms,
+    })
+}
+
 pub fn edits() -> impl Strategy<Value = Edit> {
     formats().prop_flat_map(|format| {
         let who = (
@@ -152,6 +169,7 @@ pub fn edits() -> impl Strategy<Value = Edit> {
             vec(setting_changes(), 0..3),
             option::of(vec(oids(format), 0..3)),
             option::of(notes()),
+            option::of(collections()),
         );
         (who, refs, layers, rest).prop_map(|(who, refs, layers, rest)| Edit {
             id: EditId(who.0),
@@ -166,6 +184,7 @@ pub fn edits() -> impl Strategy<Value = Edit> {
             settings: rest.0,
             shallow: rest.1,
             note: rest.2.map(Box::new),
+            collection: rest.3.map(Box::new),
         })
     })
 }
@@ -182,7 +201,7 @@ pub fn checkpoints() -> impl Strategy<Value = Checkpoint> {
             btree_map(ref_names(), ref_names(), 0..3),
         );
         let rest = (btree_map("[a-z.]{0,9}", ".{0,9}", 0..3), vec(oids(format), 0..3));
-        let lists = (vec(layers(), 0..4), vec(any::<u128>(), 0..4));
+        let lists = (vec(layers(), 0..4), vec(any::<u128>(), 0..4), vec(retired(), 0..4));
         (place, refs, rest, lists).prop_map(move |(place, refs, rest, lists)| Checkpoint {
             log: LogId(place.0),
             number: place.1,
@@ -193,6 +212,7 @@ pub fn checkpoints() -> impl Strategy<Value = Checkpoint> {
             shallow: rest.1,
             layers: lists.0,
             recent_edits: lists.1.into_iter().map(EditId).collect(),
+            retired: lists.2,
         })
     })
 }
@@ -204,17 +224,22 @@ fn records() -> impl Strategy<Value = RepositoryRecord> {
     })
 }
 
-fn name_changes() -> impl Strategy<Value = NameChange> {
-    (
+fn name_changes() -> impl Strategy<Value = DirectoryChange> {
+    let names = (
         "[a-z]{1,4}/[a-zé]{1,4}",
         option::of(any::<u128>()),
         option::of(records()),
-    )
-        .prop_map(|(name, old, new)| NameChange {
+    );
+    let names = names.prop_map(|(name, old, new)| {
+        DirectoryChange::Name(NameChange {
             name,
             old: old.map(LogId),
             new,
         })
+    });
+    let abandon = any::<u128>().prop_map(|log| DirectoryChange::Abandon(LogId(log)));
+    let forget = any::<u128>().prop_map(|log| DirectoryChange::Forget(LogId(log)));
+    prop_oneof![4 => names, 1 => abandon, 1 => forget]
 }
 
 pub fn directory_entries() -> impl Strategy<Value = DirectoryEntry> {
@@ -230,14 +255,24 @@ pub fn directory_entries() -> impl Strategy<Value = DirectoryEntry> {
 
 pub fn directory_checkpoints() -> impl Strategy<Value = DirectoryCheckpoint> {
     let names = btree_map("[a-z]{1,4}/[a-zé]{1,4}", records(), 0..20);
-    (any::<u64>(), names, vec(any::<u128>(), 0..4)).prop_map(|(number, names, recent)| DirectoryCheckpoint {
+    let abandoned = btree_map(any::<u128>(), option::of(any::<i64>()), 0..4);
+    let all = (any::<u64>(), names, vec(any::<u128>(), 0..4), abandoned);
+    all.prop_map(|(number, names, recent, abandoned)| DirectoryCheckpoint {
         number,
         names: names.into_iter().collect(),
         recent_edits: recent.into_iter().map(EditId).collect(),
+        abandoned: abandoned.into_iter().map(abandoned_log).collect(),
     })
 }
 
-/// An entry with one of everything.
+fn abandoned_log((log, seen_ms): (u128, Option<i64>)) -> AbandonedLog {
+    AbandonedLog {
+        log: LogId(log),
+        seen_ms,
+    }
+}
+
+/// An entry with one of everything that there was in the first version.
 pub fn full_entry(format: ObjectFormat) -> Entry {
     let oid = |byte: u8| ObjectId::from_bytes(format, &vec![byte; format.width()]).unwrap();
     let name = |name: &str| RefName::new(name.as_bytes()).unwrap();
@@ -328,6 +363,7 @@ pub fn full_entry(format: ObjectFormat) -> Entry {
         ],
         shallow: Some(vec![oid(6), oid(7)]),
         note: None,
+        collection: None,
     };
     let plain = Edit {
         id: EditId(0xbeef),
@@ -385,6 +421,32 @@ pub fn signed_entry() -> Entry {
     entry
 }
 
+/// An entry of a collector.
+pub fn collected_entry() -> Entry {
+    let edit = Edit::new(EditId(0xc0ec7), 1_764_512_000_123, Cause::Collect, "");
+    let collecting = |collection| Edit {
+        collection: Some(Box::new(collection)),
+        ..edit.clone()
+    };
+    let full = Collection {
+        seen_below: 78,
+        deleted_below: 12,
+        orphans: vec![LayerId(7), LayerId(u128::MAX)],
+    };
+    Entry {
+        number: 79,
+        edits: vec![collecting(full), collecting(Collection::default())],
+    }
+}
+
+/// A checkpoint with one of everything that there was in the first version.
+pub fn old_checkpoint(format: ObjectFormat) -> Checkpoint {
+    Checkpoint {
+        retired: vec![],
+        ..full_checkpoint(format)
+    }
+}
+
 /// A checkpoint with one of everything.
 pub fn full_checkpoint(format: ObjectFormat) -> Checkpoint {
     let entry = full_entry(format);
@@ -405,6 +467,18 @@ pub fn full_checkpoint(format: ObjectFormat) -> Checkpoint {
         shallow: edit.shallow.clone().unwrap(),
         layers: edit.added.clone(),
         recent_edits: vec![EditId(0xfeed), EditId(0xbeef)],
+        retired: vec![
+            RetiredLayer {
+                id: LayerId(1),
+                number: 70,
+                seen_ms: Some(1_764_512_000_123),
+            },
+            RetiredLayer {
+                id: LayerId(2),
+                number: 77,
+                seen_ms: None,
+            },
+        ],
     }
 }
 
@@ -414,10 +488,12 @@ pub fn full_directory_entry() -> DirectoryEntry {
         log: LogId(log),
         object_format,
     };
-    let change = |name: &str, old: Option<u128>, new| NameChange {
-        name: name.to_owned(),
-        old: old.map(LogId),
-        new,
+    let change = |name: &str, old: Option<u128>, new| {
+        DirectoryChange::Name(NameChange {
+            name: name.to_owned(),
+            old: old.map(LogId),
+            new,
+        })
     };
     let changes = vec![
         change("ann/new", None, Some(record(1, ObjectFormat::Sha1))),
@@ -436,6 +512,28 @@ pub fn full_directory_entry() -> DirectoryEntry {
     }
 }
 
+/// A directory entry about logs without names.
+pub fn abandoning_directory_entry() -> DirectoryEntry {
+    let edit = DirectoryEdit {
+        id: EditId(6),
+        time_ms: 7,
+        actor: String::new(),
+        changes: vec![DirectoryChange::Abandon(LogId(4)), DirectoryChange::Forget(LogId(2))],
+    };
+    DirectoryEntry {
+        number: 7,
+        edits: vec![edit],
+    }
+}
+
+/// A directory checkpoint as the first version had them.
+pub fn old_directory_checkpoint() -> DirectoryCheckpoint {
+    DirectoryCheckpoint {
+        abandoned: vec![],
+        ..full_directory_checkpoint()
+    }
+}
+
 /// A directory checkpoint with one of everything.
 pub fn full_directory_checkpoint() -> DirectoryCheckpoint {
     let record = |log, object_format| RepositoryRecord {
@@ -450,5 +548,6 @@ pub fn full_directory_checkpoint() -> DirectoryCheckpoint {
         number: 7,
         names,
         recent_edits: vec![EditId(5)],
+        abandoned: vec![abandoned_log((2, Some(-1))), abandoned_log((4, None))],
     }
 }

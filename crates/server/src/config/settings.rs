@@ -78,13 +78,16 @@ pub struct Settings {
     pub uri_key: Secret,
     /// How long such a link holds, in seconds, at least; at most twice as long.
     pub uri_seconds: u64,
+    /// How long payloads of merged layers, and of deleted repositories, stay in the bucket, in seconds: whoever reads or was
+    /// given a link has that long.
+    pub collect_grace_seconds: u64,
     /// Settings of repositories that set nothing else (`cuesta repo config`), under git's names: `"uploadpack.allowFilter" =
     /// true`. In the environment and in flags: `name=value`, one a line.
     pub git: GitSettings,
 }
 
-/// Half of the time that payloads of merged layers are kept (docs/architecture.md), in seconds.
-const URI_SECONDS_MAX: u64 = 12 * 60 * 60;
+/// The least of `collect_grace_seconds`: no push, fetch or merge may take longer.
+const COLLECT_GRACE_SECONDS_MIN: u64 = 24 * 60 * 60;
 
 /// What a log line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +134,7 @@ impl Default for Settings {
             public_url: String::new(),
             uri_key: Secret::default(),
             uri_seconds: 3600,
+            collect_grace_seconds: COLLECT_GRACE_SECONDS_MIN,
             git: GitSettings::default(),
         }
     }
@@ -154,8 +158,17 @@ impl Settings {
             }
         }
         self.ssh_address()?;
-        if !(1..=URI_SECONDS_MAX).contains(&self.uri_seconds) {
-            return Err(format!("setting 'uri_seconds' must be between 1 and {URI_SECONDS_MAX}"));
+        if self.collect_grace_seconds < COLLECT_GRACE_SECONDS_MIN {
+            return Err(format!(
+                "setting 'collect_grace_seconds' must be at least {COLLECT_GRACE_SECONDS_MIN}"
+            ));
+        }
+        // A link may hold twice as long.
+        let uri_seconds_max = self.collect_grace_seconds / 2;
+        if !(1..=uri_seconds_max).contains(&self.uri_seconds) {
+            return Err(format!(
+                "setting 'uri_seconds' must be between 1 and {uri_seconds_max}, half of 'collect_grace_seconds'"
+            ));
         }
         let url = self.public_url.as_str();
         let web = url.starts_with("http://") || url.starts_with("https://");

@@ -96,6 +96,19 @@ fn wrong_values_are_blamed_on_their_source() {
 }
 
 #[test]
+fn links_and_readers_have_their_time_before_payloads_go() {
+    let refused = refusal(None, &[], &[("collect_grace_seconds", "86399")]);
+    assert!(
+        refused.contains("'collect_grace_seconds' must be at least 86400"),
+        "{refused}"
+    );
+    let refused = refusal(None, &[], &[("uri_seconds", "43201")]);
+    assert!(refused.contains("between 1 and 43200"), "{refused}");
+    let longer = [("collect_grace_seconds", "86402"), ("uri_seconds", "43201")];
+    assert!(load(None, &[], &longer).is_ok());
+}
+
+#[test]
 fn the_bucket_follows_the_data_directory_until_it_is_named() {
     let moved = load(None, &[], &[("data", "/srv/git")]).unwrap();
     assert_eq!(moved.settings.bucket, "/srv/git/bucket");
