@@ -37,10 +37,10 @@ pub struct Options {
 }
 
 /// One server under test.
-struct Server {
+pub(crate) struct Server {
     name: &'static str,
-    child: Child,
-    url: String,
+    pub(crate) child: Child,
+    pub(crate) url: String,
 }
 
 impl Drop for Server {
@@ -197,7 +197,7 @@ fn start_cuesta(options: &Options) -> Result<Server> {
 }
 
 /// Starts a server and reads its address from the first line that has one.
-fn start(name: &'static str, mut command: Command, path: &str) -> Result<Server> {
+pub(crate) fn start(name: &'static str, mut command: Command, path: &str) -> Result<Server> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -217,8 +217,13 @@ fn start(name: &'static str, mut command: Command, path: &str) -> Result<Server>
     bail!("{name} ended without telling its address");
 }
 
-/// Requests to the bucket so far, from `/metrics`; 0 for a server that has none.
+/// Requests to the bucket so far.
 fn bucket_requests(server: &Server) -> Result<u64> {
+    bucket_metric(server, "cuesta_bucket_requests_total")
+}
+
+/// The sum of a counter's samples in `/metrics`; 0 for a server that has none.
+pub(crate) fn bucket_metric(server: &Server, name: &str) -> Result<u64> {
     if server.name != CUESTA {
         return Ok(0);
     }
@@ -231,7 +236,7 @@ fn bucket_requests(server: &Server) -> Result<u64> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let counts = lines.filter(|line| line.starts_with("cuesta_bucket_requests_total"));
+    let counts = lines.filter(|line| line.starts_with(name));
     Ok(counts
         .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
         .sum::<f64>() as u64)

@@ -3,6 +3,7 @@
 pub mod cgi;
 pub mod compare;
 mod http;
+pub mod large_tree;
 pub mod load;
 pub mod process;
 pub mod stub;

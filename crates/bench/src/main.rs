@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use cuesta_bench::load::{self, Operation, Plan};
-use cuesta_bench::{cgi, compare, stub};
+use cuesta_bench::{cgi, compare, large_tree, stub};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +40,30 @@ enum Command {
         /// Directory for the files of servers and clients, a temporary one if not given
         #[arg(long)]
         scratch: Option<PathBuf>,
+    },
+    /// Push into a repository of 65,536 leaf trees and very many blobs, beside stock git; prints a table
+    LargeTree {
+        /// Blobs in all
+        #[arg(long, default_value_t = 1_000_000)]
+        blobs: u64,
+        /// Leaf trees changed by a push
+        #[arg(long, value_delimiter = ',', default_value = "20000,65536")]
+        changed: Vec<u32>,
+        /// Pushes of each size to each server
+        #[arg(long, default_value_t = 1)]
+        runs: u32,
+        /// Do not restart cuesta before each push
+        #[arg(long)]
+        warm: bool,
+        /// Leave stock git out
+        #[arg(long)]
+        alone: bool,
+        /// The cuesta binary
+        #[arg(long, default_value = "target/release/cuesta")]
+        cuesta: PathBuf,
+        /// Directory for packs and servers' files; what it holds from an earlier run is used again
+        #[arg(long)]
+        scratch: PathBuf,
     },
     /// Serve bare repositories by git http-backend
     HttpBackend {
@@ -191,6 +215,23 @@ fn main() -> Result<()> {
                 scratch,
             })
         }
+        Command::LargeTree {
+            blobs,
+            changed,
+            runs,
+            warm,
+            alone,
+            cuesta,
+            scratch,
+        } => large_tree::run(&large_tree::Options {
+            blobs,
+            changed,
+            runs,
+            cuesta,
+            warm,
+            stock: !alone,
+            scratch,
+        }),
         Command::HttpBackend { root, listen, set } => {
             let listener = TcpListener::bind(listen)?;
             println!("serving '{}' at http://{}", root.display(), listener.local_addr()?);

@@ -164,7 +164,7 @@ fn write_header(kind: ObjectKind, content: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The id without a search for collision attacks, which would cost more than all else here.
-pub(super) fn object_id(kind: ObjectKind, content: &[u8]) -> ObjectId {
+pub(crate) fn object_id(kind: ObjectKind, content: &[u8]) -> ObjectId {
     let mut hasher = Checksum::new(ObjectFormat::Sha1);
     hasher.update(format!("{} {}\0", kind.name(), content.len()).as_bytes());
     hasher.update(content);

@@ -20,6 +20,7 @@ mod reader;
 mod report;
 
 pub use history::Shape;
+pub(crate) use history::object_id;
 pub use plan::{Operation, Plan};
 
 use crate::http::Target;
