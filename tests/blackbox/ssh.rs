@@ -37,15 +37,23 @@ pub(crate) fn program() -> Result<String> {
 
 /// The environment in which git reaches `host` over SSH.
 pub(crate) fn variables(host: &Host) -> Result<Vec<(String, String)>> {
-    let part = match host {
-        Host::Stock { directory, .. } => (AS_STOCK, directory.path().display().to_string()),
-        Host::Cuesta { .. } => (ssh_client::AS_CLIENT, "1".to_owned()),
-    };
+    match host {
+        Host::Stock { directory, .. } => as_part(AS_STOCK, directory.path().display().to_string()),
+        Host::Cuesta { .. } => client_variables(),
+    }
+}
+
+/// The same for any Cuesta.
+pub(crate) fn client_variables() -> Result<Vec<(String, String)>> {
+    as_part(ssh_client::AS_CLIENT, "1".to_owned())
+}
+
+fn as_part(name: &'static str, value: String) -> Result<Vec<(String, String)>> {
     let variables = [
         ("GIT_SSH_COMMAND", program()?),
         ("GIT_SSH_VARIANT", "ssh".to_owned()),
         (ssh_client::MUTE, "1".to_owned()),
-        part,
+        (name, value),
     ];
     Ok(variables.map(|(name, value)| (name.to_owned(), value)).to_vec())
 }

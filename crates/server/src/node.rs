@@ -7,6 +7,7 @@ use crate::metrics::{Metrics, Page, resident_bytes};
 use crate::ref_rope::RopeCache;
 use crate::service::PushMemory;
 use crate::service::dumb::DumbMemory;
+use crate::service::request_memory::RequestMemory;
 use crate::storage::{self, Lent};
 use crate::uncollected::Uncollected;
 use crate::unflushed::Unflushed;
@@ -40,6 +41,8 @@ pub struct Node {
     pub fetches: Arc<Semaphore>,
     /// Memory that pushes may take.
     pub push_memory: PushMemory,
+    /// Memory that requests which are being read may take.
+    pub request_memory: Arc<RequestMemory>,
     /// Refs as the wire shows them.
     pub ref_ropes: RopeCache,
     /// What is remembered for dumb clients.
@@ -70,6 +73,7 @@ impl Node {
             workers: storage.workers,
             fetches: Arc::new(Semaphore::new(settings.fetches_max)),
             push_memory: PushMemory::new(settings.push_memory_bytes_max.0),
+            request_memory: Arc::new(RequestMemory::new(settings.request_memory_bytes_max.0)),
             ref_ropes: RopeCache::new(settings.refs_cache_bytes_max.0, Arc::new(settings.git.0.clone())),
             dumb: DumbMemory::default(),
             unflushed: storage.unflushed,

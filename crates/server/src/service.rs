@@ -10,6 +10,7 @@ pub mod ls_refs;
 pub mod negotiate;
 pub mod object_info;
 pub mod pack_answer;
+mod patience;
 pub mod payload;
 pub mod payload_uris;
 pub mod push;
@@ -18,6 +19,7 @@ pub mod push_cert;
 mod push_engine;
 pub mod push_signature;
 pub mod repository_options;
+pub mod request_memory;
 pub mod shown_refs;
 pub mod stateful_fetch;
 

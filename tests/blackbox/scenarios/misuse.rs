@@ -1,12 +1,11 @@
-//! A hundred clients that misbehave at once: the server goes on, and within its memory.
-//!
-//! None of them is silent in the middle of a pack: those hold their share of the memory for pushes until they are given up.
+//! A hundred clients that misbehave at once, over HTTP and SSH: the server goes on, serves others, and stays within its memory.
 
 use super::Check;
 use crate::bucket::BucketKind;
 use crate::client::Environment;
 use crate::cuesta::Cuesta;
 use crate::format::Format;
+use crate::ssh;
 use crate::wire::write_packet;
 use anyhow::{Context, Result, ensure};
 use cuesta_bench::process;
@@ -14,16 +13,26 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
 
 const CLIENTS: usize = 100;
 /// What each cache, and all pushes, may take.
 const SHARE_MIB: u64 = 16;
-/// The shares, a request of 10 MiB for each of the fetches that are read at once, and the program itself, which is large when
-/// built for debugging.
-const PEAK_BYTES_MAX: u64 = 512 << 20;
+/// What requests that are being read may take: four of the longest at once. Silent ones among them are given up after ten
+/// seconds.
+const REQUESTS_MIB: u64 = 64;
+const SHARES: [&str; 3] = ["cache_bytes_max", "push_memory_bytes_max", "refs_cache_bytes_max"];
+/// All of these, the ledger's pages, what connections hold by themselves, and the program, which is large when built for
+/// debugging. Without a bound on requests being read it is exceeded by far.
+const PEAK_BYTES_MAX: u64 = 208 << 20;
 /// More than any request may be once it is inflated (10 MiB).
 const BOMB_BYTES: usize = 64 << 20;
+/// Commands that never end, of which a push may have 64 MiB.
+const COMMANDS: usize = 200_000;
 const PATH: &str = "/suite/misuse.git";
+/// What a silent sender is told when others wait for its memory.
+const HOLDS_UP: &str = "the client stopped sending while others wait";
 
 pub(super) fn checks() -> Vec<Check> {
     vec![Check {
@@ -32,21 +41,39 @@ pub(super) fn checks() -> Vec<Check> {
     }]
 }
 
-/// A request: its head, but for the host, and its body; whether the client then stays, silent, instead of ending its stream.
+/// What one client does.
 struct Misuse {
-    head: String,
+    over: Over,
     body: Vec<u8>,
+    /// Whether it then stays, silent, instead of ending its stream.
     stays: bool,
+}
+
+enum Over {
+    /// A request with this head, but for the host.
+    Http(String),
+    /// A command.
+    Ssh(String),
+    /// Nothing but a connection to the port of SSH.
+    SshPort,
+}
+
+/// A client that stays.
+enum Staying {
+    Stream(TcpStream),
+    /// Holds its standard input open.
+    Process(Child),
 }
 
 fn hundred_clients(bucket: BucketKind) -> Result<()> {
     let root = tempfile::tempdir()?;
     let mut options = bucket.options(root.path())?;
-    for setting in ["cache_bytes_max", "push_memory_bytes_max", "refs_cache_bytes_max"] {
+    for setting in SHARES {
         options.set(setting, &format!("{SHARE_MIB}MiB"));
     }
+    options.set("request_memory_bytes_max", &format!("{REQUESTS_MIB}MiB"));
     let mut server = Cuesta::start(&options)?;
-    let environment = Environment::new(root.path())?;
+    let environment = Environment::new(root.path())?.with(ssh::client_variables()?);
     let url = format!("http://{}{PATH}", server.address());
     let git = |arguments: &[&str]| -> Result<String> {
         let output = environment.git(root.path()).args(arguments).output()?;
@@ -61,48 +88,139 @@ fn hundred_clients(bucket: BucketKind) -> Result<()> {
     let kinds = kinds(&tip)?;
 
     process::reset_peak(server.pid())?;
-    let address = server.address();
-    let held: Vec<TcpStream> = std::thread::scope(|scope| {
+    let mut staying = misbehave_together(&server, &environment, root.path(), &kinds);
+    ensure!(!staying.is_empty(), "nobody stayed");
+    // Those who stay are still there: others are served all the same, and what was cut has changed nothing.
+    server.check_alive()?;
+    let over_ssh = format!("ssh://git@{}{PATH}", server.ssh_address());
+    for url in [&url, &over_ssh] {
+        let refs = git(&["ls-remote", url])?;
+        ensure!(refs == format!("{tip}\tHEAD\n{tip}\trefs/heads/main"), "refs: {refs}");
+    }
+    git(&["clone", "--quiet", "--bare", &url, "clone.git"])?;
+    push_behind_silent_ones(&git, &url, root.path())?;
+    let peak = process::peak_resident_bytes(server.pid())?;
+    ensure!(peak <= PEAK_BYTES_MAX, "resident memory peaked at {} MiB", peak >> 20);
+    let told = staying.iter_mut().filter_map(|one| one.told().ok());
+    let given_up = told.filter(|told| told.contains(HOLDS_UP)).count();
+    ensure!(given_up > 0, "no silent sender was given up");
+    server.terminate()
+}
+
+/// A push whose length nobody knows beforehand, and so one that waits behind all that hold memory for large ones.
+fn push_behind_silent_ones(git: &impl Fn(&[&str]) -> Result<String>, url: &str, root: &Path) -> Result<()> {
+    let mut random = vec![0; 2 << 20];
+    fastrand::Rng::with_seed(3).fill(&mut random);
+    std::fs::write(root.join("client/file"), random)?;
+    git(&["-C", "client", "add", "file"])?;
+    git(&["-C", "client", "commit", "--quiet", "-m", "two"])?;
+    git(&[
+        "-C",
+        "client",
+        "-c",
+        "http.postBuffer=65536",
+        "push",
+        "--quiet",
+        url,
+        "HEAD:refs/heads/other",
+    ])
+    .map(drop)
+}
+
+/// All clients at once, of every kind in turn. Returns those who stay.
+fn misbehave_together(server: &Cuesta, environment: &Environment, root: &Path, kinds: &[Misuse]) -> Vec<Staying> {
+    let (address, ssh_address) = (server.address(), server.ssh_address());
+    std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let misuse = &kinds[number % kinds.len()];
-                scope.spawn(move || misbehave(address, misuse))
+                scope.spawn(move || match &misuse.over {
+                    Over::Http(head) => over_http(address, head, misuse).ok().flatten(),
+                    Over::Ssh(command) => over_ssh(environment, root, ssh_address, command, misuse).ok().flatten(),
+                    Over::SshPort => over_tcp(ssh_address, b"", misuse).ok().flatten(),
+                })
             })
             .collect();
         let ended = clients.into_iter().map(|client| client.join().ok().flatten());
         ended.flatten().collect()
-    });
-    ensure!(!held.is_empty(), "nobody stayed");
-    // Those who stay are still there: others are served all the same, and what was cut has changed nothing.
-    server.check_alive()?;
-    let refs = git(&["ls-remote", &url])?;
-    ensure!(refs == format!("{tip}\tHEAD\n{tip}\trefs/heads/main"), "refs: {refs}");
-    git(&["clone", "--quiet", "--bare", &url, "clone.git"])?;
-    let peak = process::peak_resident_bytes(server.pid())?;
-    ensure!(peak <= PEAK_BYTES_MAX, "resident memory peaked at {} MiB", peak >> 20);
-    drop(held);
-    server.terminate()
+    })
 }
 
-/// Sends what it will take. Returns the connection of one who stays.
-fn misbehave(address: SocketAddr, misuse: &Misuse) -> Option<TcpStream> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    let head = format!("{}Host: {address}\r\n\r\n", misuse.head);
-    let head = if misuse.stays && misuse.body.is_empty() {
-        // Not even the head comes to its end.
-        head.trim_end()
-    } else {
-        &head
-    };
-    let _ = stream
-        .write_all(head.as_bytes())
-        .and_then(|()| stream.write_all(&misuse.body));
+fn over_http(address: SocketAddr, head: &str, misuse: &Misuse) -> Result<Option<Staying>> {
+    let head = format!("{head}Host: {address}\r\n\r\n");
+    // With nothing behind it, not even the head comes to its end.
+    let unfinished = misuse.stays && misuse.body.is_empty();
+    let head = if unfinished { head.trim_end() } else { &head };
+    over_tcp(address, head.as_bytes(), misuse)
+}
+
+/// Sends what the server will take.
+fn over_tcp(address: SocketAddr, head: &[u8], misuse: &Misuse) -> Result<Option<Staying>> {
+    let mut stream = TcpStream::connect(address)?;
+    let _ = stream.write_all(head).and_then(|()| stream.write_all(&misuse.body));
     if misuse.stays {
-        return Some(stream);
+        return Ok(Some(Staying::Stream(stream)));
     }
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.read_to_end(&mut Vec::new());
-    None
+    Ok(None)
+}
+
+fn over_ssh(
+    environment: &Environment,
+    root: &Path,
+    address: SocketAddr,
+    command: &str,
+    misuse: &Misuse,
+) -> Result<Option<Staying>> {
+    let mut client = environment.command(&ssh::program()?, root);
+    client.args([
+        "-p",
+        &address.port().to_string(),
+        &format!("git@{}", address.ip()),
+        command,
+    ]);
+    client.env("GIT_PROTOCOL", "version=2");
+    let pipes = client
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = pipes.spawn()?;
+    let stdin = child.stdin.as_mut().context("no stdin")?;
+    let _ = stdin.write_all(&misuse.body);
+    if misuse.stays {
+        return Ok(Some(Staying::Process(child)));
+    }
+    child.wait_with_output()?;
+    Ok(None)
+}
+
+impl Staying {
+    /// What the server has said to it. Waits for the end of silent pushes; others are let go.
+    fn told(&mut self) -> Result<String> {
+        let mut told = Vec::new();
+        match self {
+            Self::Stream(stream) => {
+                stream.set_nonblocking(true)?;
+                let _ = stream.read_to_end(&mut told);
+            }
+            Self::Process(child) => {
+                drop(child.stdin.take());
+                child.stdout.take().context("no stdout")?.read_to_end(&mut told)?;
+                child.wait()?;
+            }
+        }
+        Ok(String::from_utf8_lossy(&told).into_owned())
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        if let Self::Process(child) = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 fn kinds(tip: &str) -> Result<Vec<Misuse>> {
@@ -114,6 +232,12 @@ fn kinds(tip: &str) -> Result<Vec<Misuse>> {
     let mut wants = Vec::new();
     for number in 1..180_000u32 {
         write_packet(&mut wants, format!("want {number:040x}\n").as_bytes());
+    }
+    let mut commands = Vec::new();
+    for number in 0..COMMANDS {
+        let capabilities = if number == 0 { "\0report-status" } else { "" };
+        let line = format!("{zero} {tip} refs/heads/{number:0200}{capabilities}");
+        write_packet(&mut commands, line.as_bytes());
     }
     let mut push = Vec::new();
     write_packet(
@@ -127,27 +251,47 @@ fn kinds(tip: &str) -> Result<Vec<Misuse>> {
     let long = |body: &[u8]| format!("Content-Length: {}\r\n", body.len() + 1_000_000);
     let exact = |body: &[u8]| format!("Content-Length: {}\r\n", body.len());
     let bomb = bomb()?;
-    let upload = |more: &str, body: Vec<u8>, stays| misuse("git-upload-pack", more, body, stays);
-    let receive = |more: &str, body: Vec<u8>, stays| misuse("git-receive-pack", more, body, stays);
+    let upload = |more: &str, body: Vec<u8>, stays| http("git-upload-pack", more, body, stays);
+    let receive = |more: &str, body: Vec<u8>, stays| http("git-receive-pack", more, body, stays);
     Ok(vec![
         upload(&format!("Content-Encoding: gzip\r\n{}", exact(&bomb)), bomb, false),
         upload(&exact(&haves), haves.clone(), false),
+        ssh_command("git-upload-pack", haves.clone(), false),
         upload(&long(&haves), haves, true),
-        upload(&exact(&wants), wants, false),
+        upload(&exact(&wants), wants.clone(), false),
+        ssh_command("git-upload-pack", wants.clone(), false),
         upload("Transfer-Encoding: chunked\r\n", b"fffffffffffffff\r\n".to_vec(), true),
-        receive(&long(&push), push, false),
-        receive(&long(&boast), boast, false),
+        receive(&exact(&commands), commands.clone(), false),
+        ssh_command("git-receive-pack", commands, false),
+        receive(&long(&push), push.clone(), false),
+        receive(&long(&push), push.clone(), true),
+        ssh_command("git-receive-pack", push, true),
+        receive(&long(&boast), boast.clone(), false),
+        ssh_command("git-receive-pack", boast, false),
         receive("", Vec::new(), true),
+        Misuse {
+            over: Over::SshPort,
+            body: Vec::new(),
+            stays: true,
+        },
+        Misuse {
+            over: Over::SshPort,
+            body: b"SSH-2.0-x\r\n\0\xff\xff\xff".repeat(10_000),
+            stays: false,
+        },
+        ssh_command("nonsense", wants, false),
     ])
 }
 
-fn misuse(service: &str, more: &str, body: Vec<u8>, stays: bool) -> Misuse {
+fn http(service: &str, more: &str, body: Vec<u8>, stays: bool) -> Misuse {
     let kind = format!("Content-Type: application/x-{service}-request\r\n");
-    Misuse {
-        head: format!("POST {PATH}/{service} HTTP/1.1\r\n{kind}{more}"),
-        body,
-        stays,
-    }
+    let over = Over::Http(format!("POST {PATH}/{service} HTTP/1.1\r\n{kind}{more}"));
+    Misuse { over, body, stays }
+}
+
+fn ssh_command(service: &str, body: Vec<u8>, stays: bool) -> Misuse {
+    let over = Over::Ssh(format!("{service} '{PATH}'"));
+    Misuse { over, body, stays }
 }
 
 fn want(tip: &str) -> Vec<u8> {

@@ -60,6 +60,9 @@ pub struct Settings {
     pub push_bytes_max: ByteSize,
     /// Memory that all pushes being received may take together; others wait.
     pub push_memory_bytes_max: ByteSize,
+    /// Memory that requests longer than 64 KiB may take together while they are read: wants and haves of fetches, commands of
+    /// pushes; others wait.
+    pub request_memory_bytes_max: ByteSize,
     /// Fetches whose packs are sent at the same time; others wait.
     pub fetches_max: usize,
     /// Largest fetch request (wants and haves), inflated.
@@ -126,6 +129,7 @@ impl Default for Settings {
             disk_cache_bytes_max: ByteSize::mib(4096),
             push_bytes_max: ByteSize(0),
             push_memory_bytes_max: ByteSize::mib(128),
+            request_memory_bytes_max: ByteSize::mib(64),
             fetches_max: 24,
             fetch_request_bytes_max: ByteSize::mib(10),
             dumb_packs_after_seconds: 900,

@@ -1,5 +1,6 @@
 //! The body of a request as it comes: chunks, counted, inflated where the client deflated it.
 
+use crate::service::request_memory::Hold;
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderMap;
@@ -98,15 +99,15 @@ where
         }
     }
 
-    /// The whole body, if it is at most `len_max` bytes after inflating.
-    pub async fn collect(&mut self, len_max: usize) -> Result<Bytes, BodyError> {
+    /// The whole body, if it is at most `len_max` bytes after inflating. Memory for it is in `hold`.
+    pub async fn collect(&mut self, len_max: usize, hold: &mut Hold) -> Result<Bytes, BodyError> {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };
         if first.len() > len_max {
             return Err(BodyError::TooLarge { len_max });
         }
-        let Some(mut next) = self.chunk().await? else {
+        let Some(mut next) = hold.bear(self.chunk()).await? else {
             return Ok(first);
         };
         let mut all = first.to_vec();
@@ -115,7 +116,8 @@ where
                 return Err(BodyError::TooLarge { len_max });
             }
             all.extend_from_slice(&next);
-            match self.chunk().await? {
+            hold.cover(all.len()).await;
+            match hold.bear(self.chunk()).await? {
                 Some(chunk) => next = chunk,
                 None => return Ok(all.into()),
             }
@@ -195,10 +197,15 @@ impl Inflate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::request_memory::RequestMemory;
     use flate2::{Compression, write::GzEncoder};
     use http_body_util::StreamBody;
     use hyper::body::Frame;
     use std::io::Write;
+
+    fn hold() -> Hold {
+        Hold::new(Arc::new(RequestMemory::new(1 << 20)), 1 << 20)
+    }
 
     fn body(
         chunks: Vec<Vec<u8>>,
@@ -228,17 +235,29 @@ mod tests {
         let packed = gzip(&plain);
         for encoding in ["gzip", "x-gzip"] {
             for chunks in [vec![packed.clone()], bytewise(&packed)] {
-                assert_eq!(body(chunks, Some(encoding)).collect(plain.len()).await.unwrap(), plain);
+                assert_eq!(
+                    body(chunks, Some(encoding))
+                        .collect(plain.len(), &mut hold())
+                        .await
+                        .unwrap(),
+                    plain
+                );
             }
         }
-        assert_eq!(body(bytewise(&plain), None).collect(plain.len()).await.unwrap(), plain);
+        assert_eq!(
+            body(bytewise(&plain), None)
+                .collect(plain.len(), &mut hold())
+                .await
+                .unwrap(),
+            plain
+        );
     }
 
     #[tokio::test]
     async fn received_counts_wire_bytes() {
         let packed = gzip(&[0; 10_000]);
         let mut body = body(vec![packed.clone()], Some("gzip"));
-        assert_eq!(body.collect(10_000).await.unwrap().len(), 10_000);
+        assert_eq!(body.collect(10_000, &mut hold()).await.unwrap().len(), 10_000);
         assert_eq!(body.received.load(Ordering::Relaxed), packed.len() as u64);
     }
 
@@ -250,14 +269,22 @@ mod tests {
                 Some(_) => vec![gzip(&vec![7; len])],
             };
             assert_eq!(
-                body(chunks(99_999), encoding).collect(100_000).await.unwrap().len(),
+                body(chunks(99_999), encoding)
+                    .collect(100_000, &mut hold())
+                    .await
+                    .unwrap()
+                    .len(),
                 99_999
             );
             assert_eq!(
-                body(chunks(100_000), encoding).collect(100_000).await.unwrap().len(),
+                body(chunks(100_000), encoding)
+                    .collect(100_000, &mut hold())
+                    .await
+                    .unwrap()
+                    .len(),
                 100_000
             );
-            let above = body(chunks(100_001), encoding).collect(100_000).await;
+            let above = body(chunks(100_001), encoding).collect(100_000, &mut hold()).await;
             assert!(matches!(above, Err(BodyError::TooLarge { len_max: 100_000 })));
         }
     }
@@ -284,7 +311,7 @@ mod tests {
             Vec::new(),
         ] {
             assert!(matches!(
-                body(vec![broken], Some("gzip")).collect(1000).await,
+                body(vec![broken], Some("gzip")).collect(1000, &mut hold()).await,
                 Err(BodyError::Gzip)
             ));
         }

@@ -24,20 +24,21 @@ pub struct PushMemory {
     large: Lane,
 }
 
-struct Lane {
+/// A part of a memory, and who waits for it.
+pub(super) struct Lane {
     free: Arc<Semaphore>,
     units: u32,
     /// How many wait.
     waiting: watch::Sender<usize>,
 }
 
-/// A push's part of the memory, given back when this is dropped.
+/// A request's part of a memory, given back when this is dropped.
 pub struct Share {
     _held: OwnedSemaphorePermit,
     waiting: watch::Receiver<usize>,
 }
 
-/// Whether others wait for the memory that a push holds.
+/// Whether others wait for the memory that a request holds.
 pub struct Queue(watch::Receiver<usize>);
 
 /// One more who waits, until this is dropped.
@@ -62,11 +63,7 @@ impl PushMemory {
         let need = units(need);
         let is_small = u64::from(need) * SMALL_PUSHES_MIN <= u64::from(self.small.units);
         let lane = if is_small { &self.small } else { &self.large };
-        let held = lane.acquire(need.min(lane.units)).await?;
-        Some(Share {
-            _held: held,
-            waiting: lane.waiting.subscribe(),
-        })
+        lane.admit(need).await
     }
 }
 
@@ -100,13 +97,22 @@ impl Drop for Waiting<'_> {
 }
 
 impl Lane {
-    fn new(bytes: u64) -> Self {
+    /// So many bytes.
+    pub(super) fn new(bytes: u64) -> Self {
         let units = units(bytes).max(1);
         Self {
             free: Arc::new(Semaphore::new(units as usize)),
             units,
             waiting: watch::Sender::new(0),
         }
+    }
+
+    /// Waits for so many units, or for all there are.
+    pub(super) async fn admit(&self, units: u32) -> Option<Share> {
+        Some(Share {
+            _held: self.acquire(units.min(self.units)).await?,
+            waiting: self.waiting.subscribe(),
+        })
     }
 
     async fn acquire(&self, units: u32) -> Option<OwnedSemaphorePermit> {
@@ -119,7 +125,8 @@ impl Lane {
     }
 }
 
-fn units(bytes: u64) -> u32 {
+/// What lanes count by.
+pub(super) fn units(bytes: u64) -> u32 {
     u32::try_from(bytes / UNIT_BYTES).unwrap_or(u32::MAX >> 3)
 }
 

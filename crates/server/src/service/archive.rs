@@ -9,6 +9,7 @@ use crate::http::record::Record;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::{Content, Cut, Piece};
 use crate::node::Node;
+use crate::service::request_memory::Hold;
 use bytes::Bytes;
 use cuesta_engine::archive::{self, ArchiveFormat, ArchivePiece, ArchiveRequest, ArchiveStream, Target};
 use cuesta_engine::{EngineError, View};
@@ -35,7 +36,8 @@ const RESULT_TYPE: &str = "application/x-git-upload-archive-result";
 /// Answers a request over HTTP.
 pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
     let len_max = call.node.settings.fetch_request_bytes_max.as_usize();
-    let body = match body.collect(len_max).await {
+    let mut hold = Hold::new(call.node.request_memory.clone(), len_max);
+    let body = match body.collect(len_max, &mut hold).await {
         Ok(body) => body,
         Err(error) => return body_error(&error, &call.record),
     };

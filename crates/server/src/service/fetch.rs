@@ -13,6 +13,7 @@ use crate::http::record::Record;
 use crate::http::request_body::{BodyError, RequestBody};
 use crate::http::response_body::Content;
 use crate::ref_rope::Form;
+use crate::service::request_memory::Hold;
 use bytes::Bytes;
 use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, Plan, UploadRequest, WantPolicy};
 use cuesta_engine::{EngineError, Repository, View, archive};
@@ -37,10 +38,9 @@ const HAVES_INLINE_MAX: usize = 64;
 
 /// Answers a fetch over HTTP.
 pub async fn answer(call: Call, mut body: RequestBody) -> Answer {
-    let request = match body
-        .collect(call.node.settings.fetch_request_bytes_max.as_usize())
-        .await
-    {
+    let len_max = call.node.settings.fetch_request_bytes_max.as_usize();
+    let mut hold = Hold::new(call.node.request_memory.clone(), len_max);
+    let request = match body.collect(len_max, &mut hold).await {
         Ok(request) => request,
         Err(error @ BodyError::TooLarge { .. }) => return refused(&call.record, &error.to_string()),
         Err(error) => return body_error(&error, &call.record),

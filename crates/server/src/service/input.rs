@@ -2,6 +2,8 @@
 //! open after the last byte of the pack, as over SSH.
 
 use super::admission::Queue;
+use super::patience::Patience;
+use super::request_memory::Hold;
 use crate::http::request_body::{BodyError, RequestBody};
 use bytes::Bytes;
 use cuesta_protocol::ProtocolError;
@@ -11,14 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 /// How long a client may send nothing where something is due.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
-/// The same while others wait for the memory that the push holds.
-pub(super) const CROWDED_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// What a client that was silent before, or was not listened to, has at least.
-const CROWDED_SILENCE_MIN: Duration = Duration::from_secs(1);
 /// A pause in a stream after which it is worth finding out whether it was the end.
 const LULL: Duration = Duration::from_millis(10);
 /// What is this short is read before anything is held for it; so much of a stream is read to find out how long it is.
@@ -31,10 +28,7 @@ pub struct Input {
     ahead: VecDeque<Bytes>,
     /// How reading ahead ended, if it did; told after what was read.
     ended: Option<Result<(), BodyError>>,
-    /// Those who wait for what this push holds.
-    queue: Option<Queue>,
-    /// When something came last.
-    came: Instant,
+    patience: Patience,
     /// Nothing more is expected of the client.
     given_up: bool,
 }
@@ -72,15 +66,14 @@ impl Input {
             source,
             ahead: VecDeque::new(),
             ended: None,
-            queue: None,
-            came: Instant::now(),
+            patience: Patience::new(),
             given_up: false,
         }
     }
 
     /// From now on a silent client is given up early whenever there is such a queue.
     pub fn holds_up(&mut self, queue: Queue) {
-        self.queue = Some(queue);
+        self.patience.holds_up(queue);
     }
 
     /// Puts bytes back that were taken too many.
@@ -124,13 +117,7 @@ impl Input {
 
     /// The next bytes of the source.
     async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let patience_ends = (self.came + CROWDED_SILENCE_MAX).max(Instant::now() + CROWDED_SILENCE_MIN);
-        let next = tokio::select! {
-            biased;
-            next = self.source.chunk() => next,
-            () = queue_forms(&mut self.queue, patience_ends) => Err(BodyError::HoldsUp),
-        };
-        self.came = Instant::now();
+        let next = self.patience.bear(self.source.chunk()).await;
         self.given_up = matches!(next, Err(BodyError::Stalled | BodyError::HoldsUp));
         next
     }
@@ -183,17 +170,6 @@ impl Source {
     }
 }
 
-/// Waits for a queue at that time or later.
-async fn queue_forms(queue: &mut Option<Queue>, at: Instant) {
-    match queue {
-        Some(queue) => {
-            tokio::time::sleep_until(at).await;
-            queue.forms().await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
 /// Bytes as they come, from a task that reads them off a connection.
 pub struct ByteStream {
     chunks: mpsc::Receiver<Bytes>,
@@ -235,15 +211,26 @@ impl ByteStream {
 pub struct Packets {
     stream: ByteStream,
     decoder: Decoder,
+    hold: Hold,
+    /// Bytes that came since the last release.
+    taken: usize,
 }
 
 impl Packets {
-    /// Reads packets off `stream`.
-    pub fn new(stream: ByteStream) -> Self {
+    /// Reads packets off `stream`. What makes up a request is held in `hold`.
+    pub fn new(stream: ByteStream, hold: Hold) -> Self {
         Self {
             stream,
             decoder: Decoder::new(),
+            hold,
+            taken: 0,
         }
+    }
+
+    /// The request is done with: nothing is held for it any more.
+    pub fn release(&mut self) {
+        self.hold.release();
+        self.taken = 0;
     }
 
     /// The stream below.
@@ -257,8 +244,12 @@ impl Packets {
             if let Some(packet) = self.decoder.poll()? {
                 return Ok(Some(packet));
             }
-            match self.stream.chunk().await {
-                Ok(Some(chunk)) => self.decoder.push(&chunk),
+            self.hold.cover(self.taken).await;
+            match self.hold.bear(self.stream.chunk()).await {
+                Ok(Some(chunk)) => {
+                    self.taken = self.taken.saturating_add(chunk.len());
+                    self.decoder.push(&chunk);
+                }
                 Ok(None) => return self.decoder.finish().map(|()| None),
                 Err(stalled) => return Err(ProtocolError::Refused(stalled.to_string())),
             }
@@ -294,7 +285,10 @@ impl Packets {
 #[cfg(test)]
 mod tests {
     use super::super::admission::{PushMemory, Share};
+    use super::super::patience::{CROWDED_SILENCE_MAX, CROWDED_SILENCE_MIN};
+    use super::super::request_memory::RequestMemory;
     use super::*;
+    use tokio::time::Instant;
 
     /// A stream of these chunks, which ends if `ends`.
     async fn stream(chunks: &[&'static [u8]], ends: bool) -> (ByteStream, Option<mpsc::Sender<Bytes>>) {
@@ -306,7 +300,8 @@ mod tests {
     }
 
     async fn packets(chunks: &[&'static [u8]]) -> Packets {
-        Packets::new(stream(chunks, true).await.0)
+        let memory = Arc::new(RequestMemory::new(1 << 20));
+        Packets::new(stream(chunks, true).await.0, Hold::new(memory, 1 << 20))
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use super::push_cert::{self, NonceSeed};
 use super::push_engine::{self, Texts};
 use super::push_signature;
 use super::repository_options::RepositoryOptions;
+use super::request_memory::Hold;
 use crate::access::{Admission, Want, push_target};
 use crate::config::Visibility;
 use crate::http::answer::Answer;
@@ -45,12 +46,14 @@ pub async fn answer(call: Call, mut body: Input) -> Answer {
         Err(answer) => return *answer,
     };
     let mut parser = RequestParser::new(target.format, target.options.clone(), Limits::new());
-    let opening = read_commands(&mut parser, &mut body).await;
+    let limits = Limits::new();
+    let mut hold = Hold::new(call.node.request_memory.clone(), limits.push_bytes_max);
+    let opening = read_commands(&mut parser, &mut body, &mut hold).await;
     match opening {
         Ok(Opening::Probe) => Answer::whole(CONTENT_TYPE, Bytes::new()),
         Ok(Opening::Push { request, rest }) => {
             body.put_back(rest);
-            push(call, target, *request, body).await
+            push(call, target, *request, body, hold).await
         }
         Err(OpeningError::Body(error)) => body_error(&error, &call.record),
         Err(OpeningError::Protocol(error)) => {
@@ -186,9 +189,11 @@ enum OpeningError {
 }
 
 /// Reads what comes before the pack.
-async fn read_commands(parser: &mut RequestParser, body: &mut Input) -> Result<Opening, OpeningError> {
+async fn read_commands(parser: &mut RequestParser, body: &mut Input, hold: &mut Hold) -> Result<Opening, OpeningError> {
     let mut decoder = Decoder::new();
-    while let Some(chunk) = body.chunk().await.map_err(OpeningError::Body)? {
+    let mut taken = 0_usize;
+    while let Some(chunk) = hold.bear(body.chunk()).await.map_err(OpeningError::Body)? {
+        taken = taken.saturating_add(chunk.len());
         decoder.push(&chunk);
         while let Some(packet) = decoder.poll().map_err(OpeningError::Protocol)? {
             match parser.handle(&packet).map_err(OpeningError::Protocol)? {
@@ -202,12 +207,13 @@ async fn read_commands(parser: &mut RequestParser, body: &mut Input) -> Result<O
                 }
             }
         }
+        hold.cover(taken).await;
     }
     let ended = decoder.finish().and_then(|()| parser.finish());
     ended.map(|()| Opening::Probe).map_err(OpeningError::Protocol)
 }
 
-async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input) -> Answer {
+async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input, hold: Hold) -> Answer {
     let (capabilities, keep_alive) = (request.capabilities.clone(), target.keep_alive);
     call.record
         .client(capabilities.session_id.as_deref(), &request.push_options);
@@ -216,6 +222,10 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input)
     let (record, all_read) = (call.record.clone(), taken.clone());
     // On its own: a client that goes away must not stop a push between its append and its end.
     let work = tokio::spawn(async move {
+        // The commands stay in memory until the push is done.
+        if let Some(share) = hold.share() {
+            pack.holds_up(share.queue());
+        }
         let quiet = request.capabilities.quiet;
         let texts = Texts { lines, quiet };
         let report = receive(&call, target, &request, &mut pack, &texts).await;

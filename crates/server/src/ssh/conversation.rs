@@ -12,6 +12,7 @@ use crate::http::response_body::{Content, ResponseBody};
 use crate::metrics::Endpoint;
 use crate::node::Node;
 use crate::service::input::{ByteStream, Input, Packets};
+use crate::service::request_memory::Hold;
 use crate::service::stateful_fetch::{StatefulFetch, Step};
 use crate::service::{advertise, archive, fetch, push};
 use bytes::Bytes;
@@ -120,8 +121,9 @@ impl Talk<'_> {
     async fn upload_pack_v2(mut self, stream: ByteStream) -> Result<(), Stop> {
         self.advertise().await?;
         let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
-        let mut packets = Packets::new(stream);
+        let mut packets = self.packets(stream);
         loop {
+            packets.release();
             let request = match packets.request(len_max).await {
                 Ok(Some(request)) => request,
                 Ok(None) => return Ok(()),
@@ -130,6 +132,7 @@ impl Talk<'_> {
             let (call, record) = self.call().await?;
             record.took(request.len());
             let answer = fetch::answer_request(call, request).await;
+            packets.release();
             self.give(answer, record).await?;
         }
     }
@@ -144,7 +147,7 @@ impl Talk<'_> {
         let opening = advertise::of_view(&call, &opened, self.service).await;
         self.give(opening, record).await?;
         let (call, record) = self.call().await?;
-        let mut packets = Packets::new(stream);
+        let mut packets = self.packets(stream);
         packets.stream().count_in(record.received.clone());
         let mut conversation = StatefulFetch::new(call, opened);
         loop {
@@ -159,7 +162,10 @@ impl Talk<'_> {
                     record.sent(bytes.len());
                     self.output.send(&mut Bytes::from(bytes)).await?;
                 }
-                Step::Answer(answer) => return self.give(*answer, record).await,
+                Step::Answer(answer) => {
+                    packets.release();
+                    return self.give(*answer, record).await;
+                }
                 Step::Nothing => {
                     record.answers(StatusCode::OK);
                     record.close(true);
@@ -181,7 +187,7 @@ impl Talk<'_> {
     /// One request, then the archive.
     async fn upload_archive(mut self, stream: ByteStream) -> Result<(), Stop> {
         let (call, record) = self.call().await?;
-        let mut packets = Packets::new(stream);
+        let mut packets = self.packets(stream);
         packets.stream().count_in(record.received.clone());
         let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
         let answer = match packets.request(len_max).await {
@@ -190,6 +196,11 @@ impl Talk<'_> {
             Err(error) => fetch::refusal(&record, &error),
         };
         self.give(answer, record).await
+    }
+
+    fn packets(&self, stream: ByteStream) -> Packets {
+        let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
+        Packets::new(stream, Hold::new(self.node.request_memory.clone(), len_max))
     }
 
     /// What there is, in an exchange of its own.
