@@ -22,6 +22,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -52,6 +53,9 @@ pub struct Call {
     pub record: Arc<Record>,
     /// By what URL the client reaches this server, without a slash at the end, if that is known.
     pub origin: Option<String>,
+    /// When the conversation had its advertisement, in seconds since 1970, from the first to the last; `None` where each
+    /// request stands alone.
+    pub advertised: Option<RangeInclusive<u64>>,
 }
 
 impl Call {
@@ -187,6 +191,7 @@ async fn call(
         version,
         transport: Transport::Http,
         record: record.clone(),
+        advertised: None,
         origin,
     })
 }

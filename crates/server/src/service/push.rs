@@ -16,7 +16,6 @@ use crate::http::answer::Answer;
 use crate::http::front::{Call, Transport, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::BodyError;
-use crate::node::Node;
 use bytes::Bytes;
 use cuesta_engine::{EngineError, PushTarget, Repository};
 use cuesta_format::{NonceStatus, PushCertificate, PushNote, SignatureStatus};
@@ -125,15 +124,15 @@ impl Target {
     }
 
     /// What the log keeps of a push beside what it does.
-    async fn note(&self, request: &PushRequest, node: &Node) -> Result<Option<Box<PushNote>>, EngineError> {
+    async fn note(&self, request: &PushRequest, call: &Call) -> Result<Option<Box<PushNote>>, EngineError> {
         let certificate = match &request.certificate {
             Some(certificate) => Some(PushCertificate {
                 text: certificate.text(),
                 nonce: match &self.nonces {
-                    Some(seed) => seed.check(certificate, push_cert::now(node)),
+                    Some(seed) => seed.check(certificate, push_cert::now(&call.node), call.advertised.as_ref()),
                     None => NonceStatus::Unsolicited,
                 },
-                signature: Some(push_signature::verify(&node.gate, certificate).await?),
+                signature: Some(push_signature::verify(&call.node.gate, certificate).await?),
             }),
             None => None,
         };
@@ -295,7 +294,7 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     if request.has_inconsistent_options() {
         return Report::refusal(names(), "inconsistent push options");
     }
-    let note = match target.note(request, &call.node).await {
+    let note = match target.note(request, call).await {
         Ok(note) => note,
         Err(error) => return refuse(error),
     };

@@ -3,8 +3,9 @@
 //! What is verified of a certificate: that its commands and options are those of the push, and that its nonce is one this
 //! server gave for this repository; who signed it is looked at in `push_signature`. The certificate is kept in the ledger,
 //! signature and all. Stock git leaves it to a hook to refuse a nonce; there are no hooks here, so that a certificate whose
-//! nonce is missing or not ours is refused: it may be somebody's push to another repository. One that is ours but older than
-//! the slop is taken, and its status `SLOP` kept and logged, as stock tells it to its hooks.
+//! nonce is missing or not ours is refused: it may be somebody's push to another repository. Over HTTP one that is ours but older
+//! than the slop is taken, and its status `SLOP` kept and logged, as stock tells it to its hooks; in a conversation only the one
+//! that it began with is worth anything.
 
 use super::repository_options::RepositoryOptions;
 use crate::http::record::RequestId;
@@ -14,6 +15,7 @@ use cuesta_format::NonceStatus;
 use cuesta_git::{ObjectFormat, hmac};
 use cuesta_protocol::options::ReceiveOptions;
 use cuesta_protocol::receive::Certificate;
+use std::ops::RangeInclusive;
 use subtle::ConstantTimeEq;
 
 /// What every command of a push is refused with whose nonce is not ours.
@@ -50,8 +52,9 @@ impl NonceSeed {
         format!("{seconds}-{}", hmac(self.format, key.as_bytes(), self.seed.as_bytes()))
     }
 
-    /// What the nonce of a certificate is worth at that moment.
-    pub fn check(&self, certificate: &Certificate, now: u64) -> NonceStatus {
+    /// What the nonce of a certificate is worth at that moment. In a conversation it must be the one that was given when it
+    /// began, between the moments `given`; where each request stands alone the slop counts (git's `check_nonce`).
+    pub fn check(&self, certificate: &Certificate, now: u64, given: Option<&RangeInclusive<u64>>) -> NonceStatus {
         let Some(nonce) = certificate.nonce.as_deref() else {
             return NonceStatus::Missing;
         };
@@ -59,10 +62,12 @@ impl NonceSeed {
             return NonceStatus::Bad;
         };
         let ours: bool = self.nonce(seconds).as_bytes().ct_eq(nonce).into();
-        match ours {
-            false => NonceStatus::Bad,
-            true if now.abs_diff(seconds) <= self.slop_seconds => NonceStatus::Ok,
-            true => NonceStatus::Slop,
+        match given {
+            _ if !ours => NonceStatus::Bad,
+            Some(given) if given.contains(&seconds) => NonceStatus::Ok,
+            Some(_) => NonceStatus::Bad,
+            None if now.abs_diff(seconds) <= self.slop_seconds => NonceStatus::Ok,
+            None => NonceStatus::Slop,
         }
     }
 }
@@ -130,7 +135,7 @@ mod tests {
     fn nonces_are_worth_something_for_their_repository_and_a_while() {
         let (here, there) = (seed("10", "a"), seed("10", "b"));
         let nonce = here.nonce(1_000);
-        let check = |nonce: &str, now| here.check(&with(Some(nonce)), now);
+        let check = |nonce: &str, now| here.check(&with(Some(nonce)), now, None);
         for (now, status) in [
             (1_000, NonceStatus::Ok),
             (1_010, NonceStatus::Ok),
@@ -139,8 +144,27 @@ mod tests {
             assert_eq!(check(&nonce, now), status, "{now}");
         }
         assert_eq!(check(&nonce, 1_011), NonceStatus::Slop);
-        assert_eq!(seed("0", "a").check(&with(Some(&nonce)), 1_001), NonceStatus::Slop);
-        assert_eq!(here.check(&with(None), 1_000), NonceStatus::Missing);
+        assert_eq!(
+            seed("0", "a").check(&with(Some(&nonce)), 1_001, None),
+            NonceStatus::Slop
+        );
+        assert_eq!(here.check(&with(None), 1_000, None), NonceStatus::Missing);
+        for (given, status) in [
+            (999..=1_000, NonceStatus::Ok),
+            (1_000..=1_000, NonceStatus::Ok),
+            (1_001..=1_001, NonceStatus::Bad),
+            (990..=999, NonceStatus::Bad),
+        ] {
+            assert_eq!(
+                here.check(&with(Some(&nonce)), 1_500, Some(&given)),
+                status,
+                "{given:?}"
+            );
+        }
+        assert_eq!(
+            here.check(&with(Some(&there.nonce(1_000))), 1_000, Some(&(1_000..=1_000))),
+            NonceStatus::Bad
+        );
         assert_eq!(check(&there.nonce(1_000), 1_000), NonceStatus::Bad);
         let forged = nonce.replace("1000-", "1001-");
         for bad in [

@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::service::input::{ByteStream, Input, Packets};
 use crate::service::request_memory::Hold;
 use crate::service::stateful_fetch::{StatefulFetch, Step};
-use crate::service::{advertise, archive, fetch, push};
+use crate::service::{advertise, archive, fetch, push, push_cert};
 use bytes::Bytes;
 use cuesta_engine::RepositoryName;
 use cuesta_protocol::ssh::{CommandLine, Program};
@@ -177,8 +177,10 @@ impl Talk<'_> {
 
     /// Refs, then commands and a pack, then the report.
     async fn receive_pack(mut self, mut stream: ByteStream) -> Result<(), Stop> {
+        let began = push_cert::now(&self.node);
         self.advertise().await?;
-        let (call, record) = self.call().await?;
+        let (mut call, record) = self.call().await?;
+        call.advertised = Some(began..=push_cert::now(&self.node));
         stream.count_in(record.received.clone());
         let answer = push::answer(call, Input::stream(stream)).await;
         self.give(answer, record).await
@@ -236,6 +238,7 @@ impl Talk<'_> {
             version: self.version,
             transport: Transport::Ssh,
             origin: front::public_origin(&self.node.settings),
+            advertised: None,
             record: record.clone(),
         };
         Ok((call, record))

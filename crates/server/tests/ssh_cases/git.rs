@@ -75,6 +75,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("negotiation_takes_many_rounds", many_rounds),
     ("shallow_and_partial_clones", shallow_and_partial),
     ("pushes_of_every_kind", pushes),
+    ("pushes_that_are_signed", signed_pushes),
     ("a_large_push_and_clone", large),
     ("what_is_not_there_is_not_found", absent),
     ("archives", archives),
@@ -104,6 +105,35 @@ impl Git<'_> {
         assert!(!output.status.success(), "{:?}: git {arguments:?}: {err}", self.client);
         err
     }
+}
+
+/// The nonce of the connection is good however long the client takes, and no other is.
+fn signed_pushes(client: Client) {
+    let (mut server, work) = (server(), Work::new());
+    let source = work.repository("source", "sha1");
+    let git = Git { work: &work, client };
+    let key = work.path("key");
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(&key)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let url = server.ssh_url("a/b");
+    git.run(&source, &["push", "-q", &url, "main"]);
+    server.cuesta(&["repo", "config", "a/b", "receive.certNonceSeed", "sekrit"]);
+    server.cuesta(&["user", "add", "ann"]);
+    server.cuesta(&["key", "add", "ann", work.path("key.pub").to_str().unwrap()]);
+    work.git_in(&source, &["config", "gpg.format", "ssh"]);
+    work.git_in(&source, &["config", "user.signingkey", key.to_str().unwrap()]);
+    for name in ["one", "two"] {
+        let to = format!("main:refs/heads/{name}");
+        git.run(&source, &["push", "-q", "--signed", &url, &to]);
+    }
+    server.stop();
+    let log = server.log();
+    let signed: Vec<&str> = log.lines().filter(|line| line.contains("G ann SHA256:")).collect();
+    assert!(signed.len() == 2 && !log.contains("SLOP"), "{log}");
 }
 
 fn set_version(work: &Work, version: &str) {
