@@ -13,6 +13,7 @@ fn layer(id: u128, pack_bytes: u64) -> LayerMeta {
         level: 0,
         self_contained: true,
         unreachable: false,
+        bases_chosen: false,
     }
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Built {
     pub(crate) self_contained: bool,
     /// Its objects' closures were not checked.
     pub(crate) unreachable: bool,
+    /// The bases of its deltas were chosen at compaction.
+    pub(crate) bases_chosen: bool,
 }
 
 impl Built {
@@ -220,6 +222,7 @@ impl<S: PackSink> LayerBuilder<S> {
                 segments,
                 self_contained,
                 unreachable,
+                bases_chosen: false,
             },
             self.sink,
         ))

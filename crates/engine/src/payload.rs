@@ -85,6 +85,7 @@ impl Repository {
             level: 0,
             self_contained: true,
             unreachable: false,
+            bases_chosen: false,
         };
         let layer = Arc::new(Layer::in_bucket(meta, self.id(), &self.world().cache));
         let head = match id.form {

@@ -191,6 +191,7 @@ fn layer(number: u64, commits: u32) -> Built {
         level: 0,
         self_contained: true,
         unreachable: false,
+        bases_chosen: false,
     };
     Built {
         pack: Bytes::from(pack),

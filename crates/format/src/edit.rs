@@ -232,6 +232,8 @@ pub struct LayerMeta {
     pub self_contained: bool,
     /// Its objects' closures were not checked; they are kept, but vouch for nothing.
     pub unreachable: bool,
+    /// Its deltas' bases were chosen at compaction; doing it again would change nothing.
+    pub bases_chosen: bool,
 }
 
 /// Where a layer's bytes are.

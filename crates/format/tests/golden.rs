@@ -51,6 +51,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
     files.push(("entry-collection.v1".to_owned(), collected));
     let abandoning = values::abandoning_directory_entry().encode().unwrap();
     files.push(("directory-entry-abandon.v1".to_owned(), abandoning));
+    files.push(("entry-bases.v1".to_owned(), values::compacted_entry().encode().unwrap()));
     for format in FORMATS {
         files.push((format!("cue-small-{format}.v1"), model::small_push(format).encode()));
         files.push((format!("cue-large-{format}.v1"), large(format).encode()));
@@ -109,6 +110,8 @@ fn entries_and_checkpoints_decode_to_the_same() {
     assert_eq!(entry, Ok(values::noted_entry()));
     let entry = Entry::decode(&golden("entry-signed.v1"));
     assert_eq!(entry, Ok(values::signed_entry()));
+    let entry = Entry::decode(&golden("entry-bases.v1"));
+    assert_eq!(entry, Ok(values::compacted_entry()));
     let entry = DirectoryEntry::decode(&golden("directory-entry.v1"));
     assert_eq!(entry, Ok(values::full_directory_entry()));
     let entry = DirectoryEntry::decode(&golden("directory-entry-abandon.v1"));

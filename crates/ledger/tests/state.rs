@@ -349,6 +349,7 @@ fn meta(id: u128, cue_bytes: u64, objects: u32) -> LayerMeta {
         level: 0,
         self_contained: true,
         unreachable: false,
+        bases_chosen: false,
     }
 }
 

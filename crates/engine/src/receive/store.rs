@@ -140,6 +140,7 @@ fn meta(id: LayerId, built: &Built) -> LayerMeta {
         level: 0,
         self_contained: built.self_contained,
         unreachable: built.unreachable,
+        bases_chosen: built.bases_chosen,
     }
 }
 

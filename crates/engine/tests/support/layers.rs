@@ -176,6 +176,7 @@ fn finish(
         level: 0,
         self_contained: CueHeader::parse(&cue).unwrap().self_contained,
         unreachable: spec.unreachable,
+        bases_chosen: false,
     };
     Built {
         pack: pack.into(),

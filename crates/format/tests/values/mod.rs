@@ -63,7 +63,7 @@ pub fn layers() -> impl Strategy<Value = AddedLayer> {
         any::<u32>(),
         any::<u32>(),
         any::<u8>(),
-        any::<[bool; 2]>(),
+        any::<[bool; 3]>(),
     );
     let meta = meta.prop_map(
         |(id, pack_bytes, cue_bytes, objects, segments, level, flags)| LayerMeta {
@@ -75,6 +75,7 @@ pub fn layers() -> impl Strategy<Value = AddedLayer> {
             level,
             self_contained: flags[0],
             unreachable: flags[1],
+            bases_chosen: flags[2],
         },
     );
     let inline = option::of((vec(any::<u8>(), 0..200), vec(any::<u8>(), 0..200)));
@@ -285,6 +286,7 @@ pub fn full_entry(format: ObjectFormat) -> Entry {
         level: 2,
         self_contained: true,
         unreachable: false,
+        bases_chosen: false,
     };
     let (pack, cue) = (
         Bytes::from_static(b"PACK and so on"),
@@ -419,6 +421,33 @@ pub fn signed_entry() -> Entry {
         key: "SHA256:kmN2Fh".to_owned(),
     });
     entry
+}
+
+/// An entry of a compaction that chose the bases of deltas.
+pub fn compacted_entry() -> Entry {
+    let meta = LayerMeta {
+        id: LayerId(0x77),
+        pack_bytes: 400_000_000,
+        cue_bytes: 40_000_000,
+        objects: 800_000,
+        segments: 200_000,
+        level: 3,
+        self_contained: true,
+        unreachable: false,
+        bases_chosen: true,
+    };
+    let edit = Edit {
+        added: vec![AddedLayer {
+            meta,
+            place: LayerPlace::Bucket,
+        }],
+        removed: vec![LayerId(0x75), LayerId(0x76)],
+        ..Edit::new(EditId(0xfeed), 5, Cause::Compact, "")
+    };
+    Entry {
+        number: 79,
+        edits: vec![edit],
+    }
 }
 
 /// An entry of a collector.
