@@ -4,7 +4,11 @@
 //! based on an older layer still is (docs/decisions/deltas-across-layers.md).
 
 use crate::layer::Layer;
-use crate::merge::Input;
+mod bases;
+
+pub use bases::{Compacted, propose_bases};
+
+use crate::merge::{Bases, Input};
 use crate::{EngineError, Repository, View};
 use cuesta_format::{Cause, LayerId, LayerMeta};
 use cuesta_ledger::{Committed, LayerRecord};
@@ -100,19 +104,22 @@ fn job(layers: &[LayerMeta]) -> Job {
     }
 }
 
-/// The jobs of a view. Layers that are still inline are the flush's, and neighbours are not merged across them;
-/// `unreachable` ones, on which nothing else is based, form a list of their own.
+/// The jobs of a view.
 fn jobs_of(view: &View) -> Vec<Job> {
-    let mut jobs = Vec::new();
+    neighbours(view).iter().flat_map(|run| propose(run)).collect()
+}
+
+/// Lists of layers of a view that may be merged with one another. Layers that are still inline are the flush's, and neighbours
+/// are not merged across them; `unreachable` ones, on which nothing else is based, form a list of their own.
+fn neighbours(view: &View) -> Vec<Vec<LayerMeta>> {
+    let mut runs = Vec::new();
     for unreachable in [false, true] {
         let of_sort = |record: &&Arc<LayerRecord>| record.meta.unreachable == unreachable;
         let records: Vec<&Arc<LayerRecord>> = view.state().layers().iter().filter(of_sort).collect();
-        for run in records.split(|record| record.is_inline()) {
-            let metas: Vec<LayerMeta> = run.iter().map(|record| record.meta).collect();
-            jobs.extend(propose(&metas));
-        }
+        let split = records.split(|record| record.is_inline());
+        runs.extend(split.map(|run| run.iter().map(|record| record.meta).collect()));
     }
-    jobs
+    runs
 }
 
 impl Repository {
@@ -128,7 +135,7 @@ impl Repository {
             let Some(job) = jobs_of(&view).into_iter().next() else {
                 return Ok(done);
             };
-            if self.compact(&view, &job).await? {
+            if self.compact(&view, &job, Bases::Stored).await? {
                 done.merges += 1;
                 done.layers_merged += job.layers.len();
             } else {
@@ -139,7 +146,7 @@ impl Repository {
     }
 
     /// Does one job; `false` if the layers are not there any more, in which case nothing changed.
-    async fn compact(&self, view: &View, job: &Job) -> Result<bool, EngineError> {
+    async fn compact(&self, view: &View, job: &Job, bases: Bases) -> Result<bool, EngineError> {
         let mut inputs = Vec::with_capacity(job.layers.len());
         let mut level = 0;
         for id in &job.layers {
@@ -148,7 +155,7 @@ impl Repository {
             level = level.max(record.meta.level);
             inputs.push(Input::load(Layer::of(record, self.id(), &view.world().cache)?).await?);
         }
-        let Some(mut merged) = self.merged(view, inputs).await? else {
+        let Some(mut merged) = self.merged(view, inputs, bases).await? else {
             return Err(EngineError::Internal("a merge gave no layer"));
         };
         merged.meta.level = level.saturating_add(1);

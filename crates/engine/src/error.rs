@@ -62,6 +62,9 @@ pub enum EngineError {
     /// A push could not be taken in, through no fault of its own.
     #[error(transparent)]
     Intake(crate::receive::IntakeError),
+    /// Work in the background was told to end.
+    #[error("stopped")]
+    Stopped,
     /// An invariant of ours does not hold.
     #[error("internal error: {0}")]
     Internal(&'static str),
@@ -99,6 +102,7 @@ impl EngineError {
             Self::Store(error) => store_kind(error.kind()),
             Self::Ledger(error) => ledger_kind(error.kind()),
             Self::Peer(_) => ErrorKind::Invalid,
+            Self::Stopped => ErrorKind::Unavailable,
             Self::Intake(error) => intake_kind(error),
             Self::Internal(_) => ErrorKind::Internal,
         }

@@ -1,7 +1,7 @@
 //! Flush: inline layers move from the ledger to the bucket, merged into one; and the log is folded when that pays.
 
 use crate::layer::Layer;
-use crate::merge::{Input, merge};
+use crate::merge::{Bases, Input, merge};
 use crate::receive::Place;
 use crate::{EngineError, Repository, View};
 use cuesta_format::{AddedLayer, Cause, Edit, checkpoint_key};
@@ -33,7 +33,7 @@ impl Repository {
             let inputs = inline_layers(&view, self, unreachable).await?;
             if !inputs.is_empty() {
                 removed.extend(inputs.iter().map(|input| input.layer.id()));
-                added.extend(self.merged(&view, inputs).await?);
+                added.extend(self.merged(&view, inputs, Bases::Stored).await?);
             }
         }
         if removed.is_empty() {
@@ -55,13 +55,24 @@ impl Repository {
     }
 
     /// Merges layers into one in the bucket.
-    pub(crate) async fn merged(&self, view: &View, inputs: Vec<Input>) -> Result<Option<AddedLayer>, EngineError> {
+    pub(crate) async fn merged(
+        &self,
+        view: &View,
+        inputs: Vec<Input>,
+        bases: Bases,
+    ) -> Result<Option<AddedLayer>, EngineError> {
         let place = Place::in_bucket(view, self.id());
         let (workers, view) = (view.world().workers.clone(), view.clone());
         let inner = workers.clone();
-        let stored = workers
-            .run(move || place.stream(|chunk_len, chunks| Ok(Some(merge(&view, &inner, &inputs, chunk_len, chunks)?))));
-        stored.await
+        // Whoever is not waited for any more should not go on.
+        let _guard = match &bases {
+            Bases::Stored => None,
+            Bases::Chosen(watch) => Some(watch.stop_on_drop()),
+        };
+        let build = move |chunk_len, chunks: &mut dyn FnMut(_) -> _| {
+            Ok(Some(merge(&view, &inner, &inputs, &bases, chunk_len, chunks)?))
+        };
+        workers.run(move || place.stream(build)).await
     }
 
     /// Writes a checkpoint and lets the log begin there. Answers its number.

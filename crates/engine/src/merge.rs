@@ -3,18 +3,28 @@
 //! Only headers are rewritten, for bases and links lead elsewhere in the new layer. The exception is a delta that would
 //! come to be based on itself: of an object that two layers hold one copy is kept, and another may have been based on
 //! what is based on it; such an entry is stored whole. Memory: a few words an entry, beside the cues; packs stream.
+//!
+//! Or the bases of deltas are chosen anew ([`Bases::Chosen`]): that takes a look at every object.
 
+mod bases;
+mod depth;
+mod kept;
+mod paths;
 mod plan;
+mod source;
 
 use crate::layer::{History, Index, Layer};
 use crate::layer_builder::{Built, LayerBuilder, NewBase, NewEntry, PackSink};
-use crate::{EngineError, View};
+use crate::{EngineError, View, Watch};
+use bases::{Choice, Chooser};
 use bytes::Bytes;
 use cuesta_format::{FormatError, Link, SegmentRow};
 use cuesta_git::pack::EntryHeader;
 use cuesta_git::zlib::Deflater;
+use cuesta_git::{ObjectId, RefName};
 use cuesta_store::Workers;
 use plan::{At, Base, NewLink, Plan};
+use source::Source;
 use std::sync::Arc;
 
 /// Bytes read of a layer at once: one request.
@@ -34,6 +44,15 @@ impl Input {
         let (index, history) = futures::try_join!(layer.index(), layer.history())?;
         Ok(Self { layer, index, history })
     }
+}
+
+/// What becomes of the bases of deltas.
+#[derive(Clone, Debug)]
+pub(crate) enum Bases {
+    /// They stay.
+    Stored,
+    /// They are chosen anew, under the eyes of a watch.
+    Chosen(Watch),
 }
 
 type Chunks<'a> = &'a mut dyn FnMut(Bytes) -> Result<(), EngineError>;
@@ -60,10 +79,27 @@ pub(crate) fn merge(
     view: &View,
     workers: &Workers,
     inputs: &[Input],
+    bases: &Bases,
     chunk_len: usize,
     chunks: Chunks<'_>,
 ) -> Result<Built, EngineError> {
-    let plan = Plan::new(inputs)?;
+    let tips = match bases {
+        Bases::Stored => Vec::new(),
+        Bases::Chosen(_) => tips(view),
+    };
+    let plan = Plan::new(inputs, &tips)?;
+    let spools = match bases {
+        Bases::Stored => Vec::new(),
+        Bases::Chosen(watch) => source::spool(inputs, workers, &view.world().options.receive.spool_directory, watch)?,
+    };
+    let chooser = match bases {
+        Bases::Stored => None,
+        Bases::Chosen(watch) => {
+            let bytes_max = view.world().options.compact_memory_bytes_max;
+            let source = Source::new(view, workers, inputs, &plan, &spools, bytes_max);
+            Some(Chooser::new(view, workers, inputs, &plan, source, watch)?)
+        }
+    };
     let bytes: u64 = inputs.iter().map(|input| input.layer.meta().pack_bytes).sum();
     let buffer_len = usize::try_from(bytes).unwrap_or(chunk_len);
     let objects = u32::try_from(plan.entries.len()).map_err(|_| EngineError::limit("objects in a layer", 1 << 31))?;
@@ -76,7 +112,10 @@ pub(crate) fn merge(
         layer,
         deflater: None,
         held: None,
+        chooser,
     };
+    // A layer of layers whose bases were chosen needs no other choice.
+    let chosen = merger.chooser.is_some() || inputs.iter().all(|input| input.layer.meta().bases_chosen);
     if inputs.iter().any(|input| input.layer.meta().unreachable) {
         merger.layer.unreachable();
     }
@@ -86,7 +125,27 @@ pub(crate) fn merge(
     merger.segments()?;
     merger.roots()?;
     merger.tags()?;
-    Ok(merger.layer.finish()?.0)
+    let (mut built, _) = merger.layer.finish()?;
+    built.bases_chosen = chosen;
+    Ok(built)
+}
+
+/// What refs point at: `HEAD` first, then branches, tags and the others, so that what most clients want lies together.
+fn tips(view: &View) -> Vec<ObjectId> {
+    let state = view.state();
+    let head = state.symrefs().get(&RefName::head());
+    let rank = |name: &RefName| match name.as_bytes() {
+        _ if Some(name) == head => 0,
+        name if name.starts_with(b"refs/heads/") => 1,
+        name if name.starts_with(b"refs/tags/") => 2,
+        _ => 3,
+    };
+    let refs = state.refs().iter();
+    let mut ranked: Vec<(u8, ObjectId)> = refs
+        .map(|(name, target)| (rank(name), target.peeled.unwrap_or(target.oid)))
+        .collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, oid)| oid).collect()
 }
 
 struct Merger<'a> {
@@ -98,6 +157,7 @@ struct Merger<'a> {
     deflater: Option<Deflater>,
     /// The part of a pack that was read last: its layer, where it starts, and its bytes.
     held: Option<(u32, u64, Bytes)>,
+    chooser: Option<Chooser<'a>>,
 }
 
 impl Merger<'_> {
@@ -121,19 +181,28 @@ impl Merger<'_> {
             .ok_or_else(|| corrupt("entry outside the lookup"))?;
         let (kind, size) = (input.index.kind(at.entry), input.index.entries.size(at.entry));
         let range = input.index.entries.range(at.entry);
-        let lost = EngineError::Internal("no such entry of a merge");
-        let base = match self.plan.base(place) {
-            Base::None => NewBase::None,
-            Base::Merged(base) => NewBase::Entry(base, self.plan.oid_at(base).ok_or(lost)?),
-            Base::External(oid) => NewBase::External(oid),
-            Base::Circular => {
-                return self.whole(NewEntry {
-                    oid,
-                    kind,
-                    size,
-                    own_size: size,
-                    base: NewBase::None,
-                });
+        let choice = match &mut self.chooser {
+            Some(chooser) => chooser.next()?,
+            None => Choice::Stored(self.plan.base(place)),
+        };
+        let whole = NewEntry {
+            oid,
+            kind,
+            size,
+            own_size: size,
+            base: NewBase::None,
+        };
+        let base = match choice {
+            Choice::Stored(Base::Circular) => return self.whole(whole),
+            Choice::Stored(base) => self.new_base(base)?,
+            Choice::Made { base, own_size, stream } => {
+                let base = self.new_base(base)?;
+                self.layer.entry(&NewEntry {
+                    own_size,
+                    base,
+                    ..whole
+                })?;
+                return self.layer.stream(&stream);
             }
         };
         let head = self.read(at.input, range.start, range.end)?;
@@ -158,6 +227,17 @@ impl Merger<'_> {
         Ok(())
     }
 
+    fn new_base(&self, base: Base) -> Result<NewBase, EngineError> {
+        Ok(match base {
+            Base::None | Base::Circular => NewBase::None,
+            Base::Merged(base) => {
+                let oid = self.plan.oid_at(base);
+                NewBase::Entry(base, oid.ok_or(EngineError::Internal("no such entry of a merge"))?)
+            }
+            Base::External(oid) => NewBase::External(oid),
+        })
+    }
+
     fn whole(&mut self, entry: NewEntry) -> Result<(), EngineError> {
         let object = self.workers.wait(self.view.object(&entry.oid))?;
         let (_, content) = object.ok_or(EngineError::Internal("an object of a merged layer is gone"))?;
@@ -172,6 +252,10 @@ impl Merger<'_> {
 
     /// Bytes of a pack from `start` on, at least one and none from `end` on. Reads ahead: the next entries are wanted next.
     fn read(&mut self, number: u32, start: u64, end: u64) -> Result<Bytes, EngineError> {
+        if let Some(chooser) = &mut self.chooser {
+            let range = start..end.min(start + READ_LEN);
+            return Ok(Bytes::copy_from_slice(chooser.stored(number, range)?));
+        }
         if let Some((held, held_start, bytes)) = &self.held
             && *held == number
             && let Some(skip) = start.checked_sub(*held_start)

@@ -8,7 +8,7 @@ use crate::{EngineError, Layer, Location, View, layer::Index};
 use bytes::Bytes;
 use cuesta_format::{Base, LayerId};
 use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind};
-use cuesta_git::zlib::Inflater;
+use cuesta_git::zlib::WholeInflater;
 use cuesta_git::{ObjectKind, delta, object_id};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
@@ -256,7 +256,7 @@ impl Batch {
     }
 
     fn decode(mut self, check_ids: bool) -> Result<Vec<Object>, EngineError> {
-        let mut inflater = Inflater::new();
+        let mut inflater = WholeInflater::new();
         let wanted = std::mem::take(&mut self.wanted);
         wanted
             .into_iter()
@@ -264,7 +264,12 @@ impl Batch {
             .collect()
     }
 
-    fn decode_node(&mut self, wanted: usize, check_ids: bool, inflater: &mut Inflater) -> Result<Object, EngineError> {
+    fn decode_node(
+        &mut self,
+        wanted: usize,
+        check_ids: bool,
+        inflater: &mut WholeInflater,
+    ) -> Result<Object, EngineError> {
         let mut chain = vec![wanted];
         let mut at = wanted;
         while let Node {
@@ -295,7 +300,12 @@ impl Batch {
 const LOST: EngineError = EngineError::Internal("a node of a delta chain is lost");
 
 impl Node {
-    fn decode(&mut self, base: Option<&Bytes>, check_id: bool, inflater: &mut Inflater) -> Result<Bytes, EngineError> {
+    fn decode(
+        &mut self,
+        base: Option<&Bytes>,
+        check_id: bool,
+        inflater: &mut WholeInflater,
+    ) -> Result<Bytes, EngineError> {
         let kind = self.index.kind(self.entry);
         let wrong = |what: &dyn std::fmt::Display| self.layer.corrupt(format!("entry {}: {what}", self.entry));
         let stored = inflate_entry(&self.layer, self.entry, self.index.format, &self.stored, inflater)?;
@@ -339,7 +349,7 @@ pub(crate) fn inflate_entry(
     entry: u32,
     format: cuesta_git::ObjectFormat,
     stored: &[u8],
-    inflater: &mut Inflater,
+    inflater: &mut WholeInflater,
 ) -> Result<(EntryKind, Vec<u8>), EngineError> {
     let wrong = |what: &dyn std::fmt::Display| layer.corrupt(format!("entry {entry}: {what}"));
     let head = stored.get(..ENTRY_HEADER_LEN_MAX).unwrap_or(stored);
@@ -349,7 +359,7 @@ pub(crate) fn inflate_entry(
     let mut content = Vec::new();
     let stream = stored.get(len..).unwrap_or_default();
     inflater
-        .inflate_exact(stream, size, &mut content)
+        .inflate(stream, size, &mut content)
         .map_err(|error| wrong(&error))?;
     Ok((header.kind, content))
 }

@@ -22,6 +22,9 @@ pub struct EngineOptions {
     pub read_ahead_bytes_max: u64,
     /// zlib level of objects that are sent other than as they are stored.
     pub deflate_level: u32,
+    /// Bytes of contents kept while a compaction chooses the bases of deltas anew, about; objects of more than a sixth of it
+    /// keep the form in which they are stored.
+    pub compact_memory_bytes_max: usize,
     /// Limits and resources of pushes.
     pub receive: ReceiveOptions,
     /// How long payloads of layers that left the list, and of repositories that lost their name, are kept at least. No reader,
@@ -40,6 +43,7 @@ impl Default for EngineOptions {
             wants_max: 1_000_000,
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
+            compact_memory_bytes_max: 96 << 20,
             receive: ReceiveOptions::default(),
             grace: Duration::from_secs(24 * 60 * 60),
             settings: BTreeMap::new(),

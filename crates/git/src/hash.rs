@@ -77,6 +77,16 @@ pub fn object_id(format: ObjectFormat, kind: ObjectKind, content: &[u8]) -> Resu
     hasher.finish()
 }
 
+/// The id that an object's content gives, without a look for collision attacks: for content that was checked when it came
+/// in, and may only have been damaged since. Twice as fast as [`object_id`].
+pub fn object_checksum(format: ObjectFormat, kind: ObjectKind, content: &[u8]) -> ObjectId {
+    let (header, len) = object_header(kind, content.len() as u64);
+    let mut checksum = Checksum::new(format);
+    checksum.update(header.get(..len).unwrap_or_default());
+    checksum.update(content);
+    checksum.finish()
+}
+
 /// The plain checksum that ends packs and indexes: no collision detection, for it protects against accidents only.
 pub struct Checksum(Plain);
 

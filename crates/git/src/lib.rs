@@ -24,7 +24,7 @@ pub mod worktree;
 pub mod zlib;
 
 pub use error::ErrorKind;
-pub use hash::{Checksum, CollisionAttack, ObjectHasher, hmac, object_id};
+pub use hash::{Checksum, CollisionAttack, ObjectHasher, hmac, object_checksum, object_id};
 pub use hidden::HiddenRefs;
 pub use object::{CommitRef, ObjectError, TagRef, TreeEntry, TreeIter, TreeMode};
 pub use oid::{ObjectFormat, ObjectId, ObjectKind, ParseIdError};

@@ -3,7 +3,7 @@
 use crate::log_store::FaultyLog;
 use crate::node::{Node, Shared};
 use bytes::Bytes;
-use cuesta_engine::{EngineError, ErrorKind};
+use cuesta_engine::{Compacted, EngineError, ErrorKind, Watch};
 use cuesta_format::{Key, checkpoint_key, layers_prefix};
 use cuesta_ledger::{Base, LogStore};
 use futures::TryStreamExt;
@@ -14,7 +14,8 @@ pub async fn pass(node: &Node, choice: u8) -> Result<String, EngineError> {
     let repository = &node.repository;
     Ok(match choice % 12 {
         0..4 => format!("flushed {:?}", repository.flush().await?),
-        4..7 => format!("merged {:?}", repository.maintain().await?),
+        4..6 => format!("merged {:?}", repository.maintain().await?),
+        6 => format!("compacted {:?}", compact(node).await?),
         7 => format!("checkpoint {:?}", repository.write_checkpoint().await?),
         8 | 9 => {
             let noted = repository.collect().await?;
@@ -59,6 +60,15 @@ pub async fn careless_sweep(node: &Node) -> Result<String, EngineError> {
 /// Whether an error is what comes of having taken longer than anything may take.
 pub fn is_too_late(error: &EngineError, since: tokio::time::Instant) -> bool {
     error.kind() == ErrorKind::Corrupt && since.elapsed() >= crate::node::GRACE
+}
+
+/// Makes one layer of all, unless others are at it, too.
+pub async fn compact(node: &Node) -> Result<Option<Compacted>, EngineError> {
+    match node.repository.compact_whole(&Watch::default()).await {
+        Ok(done) => Ok(Some(done)),
+        Err(EngineError::Conflict(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes a checkpoint of what the node knows, then lets the log begin `keep` entries before it.

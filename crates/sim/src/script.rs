@@ -33,6 +33,8 @@ enum Act {
     Push(Box<Attempt>),
     Flush,
     Merge,
+    /// All layers become one, the bases of deltas chosen anew.
+    Compact,
     Checkpoint,
     /// A checkpoint that leaves some entries before it.
     Fold(u64),
@@ -129,6 +131,7 @@ pub fn life() -> Script {
     author.grow(MAIN, 0);
     author.act(Act::Flush);
     author.act(Act::Merge);
+    author.act(Act::Compact);
     author.act(Act::Collect);
     author.grow(MAIN, 20_000);
     author.act(Act::Collect);
@@ -243,6 +246,7 @@ impl Script {
             }
             Act::Flush => drop(node.repository.flush().await?),
             Act::Merge => drop(node.repository.maintain().await?),
+            Act::Compact => drop(background::compact(node).await?),
             Act::Checkpoint => drop(node.repository.write_checkpoint().await?),
             Act::Fold(keep) => background::fold(shared, node, *keep).await?,
             Act::Collect => {

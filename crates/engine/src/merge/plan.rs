@@ -67,13 +67,17 @@ pub(super) struct Plan<'a> {
     pub(super) tags: Vec<At>,
     /// Places of entries that would be based on themselves, sorted.
     circular: Vec<u32>,
+    /// Where the trees start in `entries`, and where the blobs do.
+    pub(super) first_tree: u32,
+    pub(super) first_blob: u32,
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(inputs: &'a [Input]) -> Result<Self, EngineError> {
+    /// What the commits `tips` reach comes first, one after the other; then the rest as the inputs have it.
+    pub(super) fn new(inputs: &'a [Input], tips: &[ObjectId]) -> Result<Self, EngineError> {
         let mut plan = Self::numbered(inputs)?;
         plan.keep_first_copies();
-        let commits = plan.ordered_commits();
+        let commits = plan.ordered_commits(tips);
         let (mut trees, mut blobs) = (Vec::new(), Vec::new());
         for at in &commits {
             if let Some(input) = plan.input(*at) {
@@ -117,6 +121,8 @@ impl<'a> Plan<'a> {
             roots: Vec::new(),
             tags: Vec::new(),
             circular: Vec::new(),
+            first_tree: 0,
+            first_blob: 0,
         })
     }
 
@@ -137,40 +143,47 @@ impl<'a> Plan<'a> {
     }
 
     /// All commits with segments, each once, parents first. Uses `places` for marks.
-    fn ordered_commits(&mut self) -> Vec<At> {
+    fn ordered_commits(&mut self, tips: &[ObjectId]) -> Vec<At> {
         let mut commits = Vec::new();
-        let mut path: Vec<(At, usize)> = Vec::new();
+        for tip in tips {
+            if let Some(at) = self.find_oid(tip).and_then(|number| self.segment_at(number)) {
+                self.add_ancestry(at, &mut commits);
+            }
+        }
         for (number, input) in (0u32..).zip(self.inputs) {
-            for segment in 0..input.history.segments.len() {
-                path.extend(
-                    self.enter(At {
-                        input: number,
-                        entry: segment,
-                    })
-                    .map(|at| (at, 0)),
-                );
-                while let Some((at, done)) = path.pop() {
-                    match self
-                        .input(at)
-                        .and_then(|input| input.history.segments.parents(at.entry).nth(done))
-                    {
-                        Some(parent) => {
-                            path.push((at, done + 1));
-                            let parent = self.parent(at.input, parent).and_then(|parent| self.enter(parent));
-                            path.extend(parent.map(|at| (at, 0)));
-                        }
-                        None => commits.push(at),
-                    }
-                }
+            for entry in 0..input.history.segments.len() {
+                self.add_ancestry(At { input: number, entry }, &mut commits);
             }
         }
         self.places.fill(NONE);
         commits
     }
 
+    /// Adds a commit after all that it reaches; depth first, first parents first, so that what an older tip of the same line
+    /// reaches is a prefix.
+    fn add_ancestry(&mut self, at: At, commits: &mut Vec<At>) {
+        let mut path: Vec<(At, usize)> = self.enter(at).map(|at| (at, 0)).into_iter().collect();
+        while let Some((at, done)) = path.pop() {
+            let parents = self.input(at).map(|input| input.history.segments.parents(at.entry));
+            match parents.and_then(|mut parents| parents.nth(done)) {
+                Some(parent) => {
+                    path.push((at, done + 1));
+                    let parent = self.parent(at.input, parent).and_then(|parent| self.enter(parent));
+                    path.extend(parent.map(|at| (at, 0)));
+                }
+                None => commits.push(at),
+            }
+        }
+    }
+
     /// The kept copy of a parent, if it has a segment here.
     fn parent(&self, input: u32, parent: Link) -> Option<At> {
-        let at = self.at(self.find(input, parent)?)?;
+        self.segment_at(self.find(input, parent)?)
+    }
+
+    /// Where the commit of that number is, if it has a segment.
+    fn segment_at(&self, number: u32) -> Option<At> {
+        let at = self.at(number)?;
         (at.entry < self.input(at)?.history.segments.len()).then_some(at)
     }
 
@@ -238,7 +251,10 @@ impl<'a> Plan<'a> {
         }
         self.entries = commits;
         self.entries.extend(&self.tags);
+        // Fewer than `OBJECTS_MAX`.
+        self.first_tree = self.entries.len() as u32;
         self.entries.append(&mut trees);
+        self.first_blob = self.entries.len() as u32;
         self.entries.append(&mut blobs);
         for (place, at) in (0u32..).zip(&self.entries) {
             let number = self
@@ -280,20 +296,41 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn stored_base(&self, place: u32) -> Base {
-        let at = self.entries.get(place as usize);
-        let Some((at, input)) = at.and_then(|at| Some((at, self.input(*at)?))) else {
+    /// What the entry at a place is based on, if its stored form is kept.
+    pub(super) fn stored_base(&self, place: u32) -> Base {
+        let Some(at) = self.entries.get(place as usize) else {
             return Base::None;
         };
-        let link = match input.index.entries.base(at.entry) {
-            format::Base::None => return Base::None,
-            format::Base::Entry(base) => Link::Local(base),
-            format::Base::External(base) => Link::External(base),
+        let Some(link) = self.base_link(*at) else {
+            return Base::None;
         };
         match self.link(at.input, link) {
             NewLink::Entry(place) => Base::Merged(place),
             NewLink::External(oid) => Base::External(oid),
         }
+    }
+
+    /// The base of an entry of an input.
+    pub(super) fn base_link(&self, at: At) -> Option<Link> {
+        match self.input(at)?.index.entries.base(at.entry) {
+            format::Base::None => None,
+            format::Base::Entry(base) => Some(Link::Local(base)),
+            format::Base::External(base) => Some(Link::External(base)),
+        }
+    }
+
+    /// The kept number of an object, if it is among the inputs.
+    pub(super) fn find_oid(&self, oid: &ObjectId) -> Option<u32> {
+        let found = self
+            .table
+            .find(spread(oid), |held| self.oid(*held).as_ref() == Some(oid));
+        found.copied()
+    }
+
+    /// The tree of a segment's commit.
+    pub(super) fn root_tree(&self, set: &Set) -> Option<ObjectId> {
+        let segments = &self.input(set.at)?.history.segments;
+        (set.at.entry < segments.len()).then(|| segments.root_tree(set.at.entry))
     }
 
     /// Where a link of an input leads now.
@@ -365,33 +402,28 @@ impl<'a> Plan<'a> {
     }
 
     /// The kept number of what a link of an input leads to, if that is among the inputs.
-    fn find(&self, input: u32, link: Link) -> Option<u32> {
+    pub(super) fn find(&self, input: u32, link: Link) -> Option<u32> {
         match link {
             Link::Local(entry) => self.kept.get(self.number(At { input, entry })? as usize).copied(),
-            Link::External(external) => {
-                let oid = self.inputs.get(input as usize)?.index.externals.oid(external);
-                self.table
-                    .find(spread(&oid), |held| self.oid(*held) == Some(oid))
-                    .copied()
-            }
+            Link::External(external) => self.find_oid(&self.inputs.get(input as usize)?.index.externals.oid(external)),
         }
     }
 
-    fn format(&self) -> ObjectFormat {
+    pub(super) fn format(&self) -> ObjectFormat {
         self.inputs
             .first()
             .map_or(ObjectFormat::Sha1, |input| input.index.format)
     }
 
-    fn input(&self, at: At) -> Option<&'a Input> {
+    pub(super) fn input(&self, at: At) -> Option<&'a Input> {
         self.inputs.get(at.input as usize)
     }
 
-    fn number(&self, at: At) -> Option<u32> {
+    pub(super) fn number(&self, at: At) -> Option<u32> {
         self.starts.get(at.input as usize).map(|start| start + at.entry)
     }
 
-    fn at(&self, number: u32) -> Option<At> {
+    pub(super) fn at(&self, number: u32) -> Option<At> {
         let input = self.starts.partition_point(|start| *start <= number).checked_sub(1)?;
         Some(At {
             input: u32::try_from(input).ok()?,
@@ -399,7 +431,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    fn oid(&self, number: u32) -> Option<ObjectId> {
+    pub(super) fn oid(&self, number: u32) -> Option<ObjectId> {
         let at = self.at(number)?;
         self.input(at)?.index.oid(at.entry)
     }
@@ -409,7 +441,7 @@ impl<'a> Plan<'a> {
             .is_some_and(|number| self.kept.get(number as usize) == Some(&number))
     }
 
-    fn place(&self, number: u32) -> Option<u32> {
+    pub(super) fn place(&self, number: u32) -> Option<u32> {
         self.places.get(number as usize).copied().filter(|place| *place != NONE)
     }
 }

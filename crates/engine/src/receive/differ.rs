@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 pub(crate) struct Changed {
     /// Its number in the new tree.
     pub(crate) index: u32,
-    /// The tree that has its name in the old tree, where both are trees.
+    /// What has its name in the old tree, where both are trees or both blobs.
     pub(crate) pair: Option<ObjectId>,
 }
 
@@ -73,7 +73,8 @@ fn compare(index: usize, new: &TreeEntry, old: &TreeEntry, changed: &mut Vec<Cha
         return;
     }
     let both_trees = new.mode.is_tree() && old.mode.is_tree();
-    change(index, new, both_trees.then_some(old.oid), changed);
+    let both_blobs = new.mode.is_blob() && old.mode.is_blob();
+    change(index, new, (both_trees || both_blobs).then_some(old.oid), changed);
     go(old, both_trees, gone);
 }
 

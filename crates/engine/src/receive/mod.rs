@@ -37,14 +37,17 @@ pub use options::ReceiveOptions;
 pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
 pub use session::Receiver;
 
+pub(crate) use differ::differ;
 pub(crate) use entries::spread;
 pub(crate) use intake::{Intake, Settled};
 pub(crate) use known::{Known, Nothing};
 pub(crate) use lean::Lean;
 pub(crate) use options::IntakeOptions;
 pub(crate) use policy::Policy;
+pub(crate) use spool::{Spool, SpoolReader};
 pub(crate) use store::{Place, discard};
 pub(crate) use tips::{Reached, Tip};
+pub(crate) use trees::Tree;
 
 #[cfg(test)]
 mod tests;

@@ -117,6 +117,15 @@ impl<'a> SpoolReader<'a> {
         }
     }
 
+    /// A reader for ranges here and there, which remembers nothing: each read takes what it asks for.
+    pub(crate) fn scattered(spool: &'a Spool) -> Self {
+        Self {
+            spool,
+            blocks: Vec::new(),
+            assembled: Vec::new(),
+        }
+    }
+
     /// The bytes of a range, which must lie inside the spool.
     pub(crate) fn read(&mut self, range: Range<u64>) -> io::Result<&[u8]> {
         let len = usize_len(&range)?;
@@ -128,7 +137,7 @@ impl<'a> SpoolReader<'a> {
             return Err(outside());
         }
         let first = range.start / BLOCK_LEN;
-        if range.end <= (first + 1) * BLOCK_LEN {
+        if !self.blocks.is_empty() && range.end <= (first + 1) * BLOCK_LEN {
             let within = usize::try_from(range.start % BLOCK_LEN).map_err(|_| outside())?;
             let block = load(&mut self.blocks, file, self.spool.written, first)?;
             return block.get(within..within + len).ok_or_else(outside);
@@ -186,7 +195,7 @@ mod tests {
             let (spool, bytes) = filled(memory_bytes_max, 5_000_000);
             assert_eq!(spool.in_memory().is_some(), memory_bytes_max > 5_000_000);
             assert_eq!(spool.len(), 5_000_000);
-            let mut reader = SpoolReader::new(&spool);
+            let (mut reader, mut scattered) = (SpoolReader::new(&spool), SpoolReader::scattered(&spool));
             for range in [
                 0..10,
                 65_530..65_540,
@@ -196,7 +205,8 @@ mod tests {
                 4_259_840..4_259_850,
             ] {
                 let expected = &bytes[range.start as usize..range.end as usize];
-                assert_eq!(reader.read(range).unwrap(), expected);
+                assert_eq!(reader.read(range.clone()).unwrap(), expected);
+                assert_eq!(scattered.read(range).unwrap(), expected);
             }
         }
     }

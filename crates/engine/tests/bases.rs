@@ -1,0 +1,237 @@
+//! Bases of deltas chosen anew: nothing is lost, stock git reads the packs, bases lie in the ancestry and chains are short.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod support;
+
+use cuesta_engine::{EngineError, Layer, Watch};
+use cuesta_format::{Base, LayerMeta};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use support::git::Git;
+use support::history::History;
+use support::layers::{Spec, build};
+use support::source::{Source, Target};
+use support::{Rng, engine, push, repository, seeds};
+
+/// A text that a few edits change little.
+fn text(lines: usize, version: usize) -> String {
+    (0..lines)
+        .map(|line| {
+            let edited = if line % 37 == version % 37 { version } else { 0 };
+            format!("line {line} of a file that grows old: {edited}\n")
+        })
+        .collect()
+}
+
+/// Versions of files in nested directories, on two branches that are merged now and then; a layer a round.
+async fn grown(format: ObjectFormat, rounds: usize, noise: usize) -> (Source, Target) {
+    let (source, target) = (Source::filled(format), Target::new().await);
+    let mut rng = Rng(7);
+    for round in 0..rounds {
+        for version in 0..6 {
+            let number = round * 6 + version;
+            source.commit("grown/deep/er/text", &text(300, number));
+            source.commit(&format!("grown/file{}", number % 5), &text(40, number));
+        }
+        source.git(&["checkout", "-q", "-b", "fork"]);
+        source.commit("grown/one/file", &text(100, round));
+        source.git(&["checkout", "-q", "-"]);
+        source.commit("grown/other/file", &text(100, round + 50));
+        source.git(&["merge", "-q", "-m", "merge", "fork"]);
+        source.git(&["branch", "-D", "fork"]);
+        let noise: String = (0..noise / 16).map(|_| format!("{:016x}", rng.next())).collect();
+        source.commit("grown/noise", &noise);
+        target.import(source.path()).await;
+        target.repository().await.flush().await.unwrap();
+    }
+    (source, target)
+}
+
+async fn layers(target: &Target) -> Vec<(LayerMeta, Arc<Layer>)> {
+    let view = target.repository().await.view().await.unwrap();
+    let graph = view.graph().await.unwrap();
+    let layers = (0..graph.slot_count()).map(|slot| Arc::clone(graph.layer(slot).unwrap()));
+    layers.map(|layer| (*layer.meta(), layer)).collect()
+}
+
+/// How many deltas of trees and blobs lie in one layer, and what the deepest has below it; all bases come earlier.
+async fn deltas(layer: &Layer) -> (usize, usize) {
+    let index = layer.index().await.unwrap();
+    let mut depths = Vec::new();
+    for entry in 0..index.entries.len() {
+        depths.push(match index.entries.base(entry) {
+            Base::None => 0,
+            Base::External(_) => 1,
+            Base::Entry(base) => {
+                assert!(base < entry, "entry {entry} is based on a later one");
+                depths[base as usize] + 1
+            }
+        });
+    }
+    let is_structure = |entry: usize| matches!(index.kind(entry as u32), ObjectKind::Tree | ObjectKind::Blob);
+    let count = (0..depths.len()).filter(|entry| depths[*entry] > 0 && is_structure(*entry));
+    (count.count(), depths.iter().copied().max().unwrap_or(0))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_becomes_one_layer_and_nothing_is_lost() {
+    for format in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
+        let (source, target) = grown(format, 3, 100).await;
+        let repository = target.repository().await;
+        let before = repository.view().await.unwrap();
+        let watch = Watch::default();
+        let done = repository.compact_whole(&watch).await.unwrap();
+        assert_eq!((done.layers_before, done.layers_after), (3, 1));
+        assert!(done.pack_bytes_after * 2 < done.pack_bytes_before, "{done:?}");
+        let (steps, total) = watch.progress();
+        assert!(steps == total && total > 0, "{steps} of {total}");
+        target.equals(&source).await;
+        let layer = &layers(&target).await[0];
+        assert!(layer.0.bases_chosen && layer.0.self_contained);
+        let (count, deepest) = deltas(&layer.1).await;
+        assert!(
+            count > 50 && (10..=50).contains(&deepest),
+            "{count} deltas, {deepest} deep"
+        );
+        // A view from before still reads everything.
+        let oids: Vec<_> = before.refs().map(|shown| shown.oid).collect();
+        assert!(before.objects(&oids).await.unwrap().iter().all(Option::is_some));
+        let again = repository.compact_whole(&Watch::default()).await.unwrap();
+        assert_eq!(layers(&target).await[0].0.id, layer.0.id, "{again:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bases_lie_in_the_ancestry() {
+    let (_source, target) = grown(ObjectFormat::Sha1, 2, 100).await;
+    target
+        .repository()
+        .await
+        .compact_whole(&Watch::default())
+        .await
+        .unwrap();
+    let git = target.clone_all().await;
+    let (_, layer) = &layers(&target).await[0];
+    let (index, history) = (layer.index().await.unwrap(), layer.history().await.unwrap());
+    let mut pairs = BTreeSet::new();
+    for entry in 0..index.entries.len() {
+        let Base::Entry(base) = index.entries.base(entry) else {
+            continue;
+        };
+        if let (Some(new), Some(old)) = (history.segments.of_entry(entry), history.segments.of_entry(base)) {
+            pairs.insert((old, new));
+        }
+    }
+    assert!(pairs.len() > 20);
+    for (old, new) in pairs {
+        let [old, new] = [old, new].map(|segment| index.oid(segment).unwrap().to_string());
+        git.run(&["merge-base", "--is-ancestor", &old, &new], b"").unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn layers_are_done_one_at_a_time_oldest_first() {
+    let (source, target) = grown(ObjectFormat::Sha1, 3, 2 << 20).await;
+    let repository = target.repository().await;
+    for done in 1..=3 {
+        assert!(repository.choose_bases(&Watch::default()).await.unwrap());
+        let layers = layers(&target).await;
+        let chosen: Vec<bool> = layers.iter().map(|(meta, _)| meta.bases_chosen).collect();
+        assert_eq!(chosen, [done > 0, done > 1, done > 2]);
+        target.equals(&source).await;
+    }
+    assert!(!repository.choose_bases(&Watch::default()).await.unwrap());
+    let layers = layers(&target).await;
+    let index = layers[2].1.index().await.unwrap();
+    let outside = (0..index.entries.len()).filter(|entry| matches!(index.entries.base(*entry), Base::External(_)));
+    assert!(outside.count() > 5, "versions in older layers are bases");
+    // Once in one layer, those are within it.
+    repository.compact_whole(&Watch::default()).await.unwrap();
+    target.equals(&source).await;
+    assert!(self::layers(&target).await[0].0.self_contained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_compaction_changes_nothing() {
+    let (source, target) = grown(ObjectFormat::Sha1, 2, 100).await;
+    let watch = Watch::default();
+    watch.stop();
+    let stopped = target.repository().await.compact_whole(&watch).await;
+    assert!(matches!(stopped, Err(EngineError::Stopped)), "{stopped:?}");
+    assert_eq!(layers(&target).await.len(), 2);
+    target.equals(&source).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_content_is_not_written_anew() {
+    let (_source, target) = grown(ObjectFormat::Sha1, 1, 100).await;
+    let layer = layers(&target).await.remove(0);
+    let key = cuesta_format::layer_pack_key(target.repository().await.id(), layer.0.id);
+    let bucket = target.engine.bucket();
+    let mut pack = bucket.get_range(&key, 0..layer.0.pack_bytes).await.unwrap().to_vec();
+    // A byte inside a stored delta or blob; zlib's checksum or the id notices.
+    let middle = pack.len() * 3 / 4;
+    pack[middle] ^= 1;
+    bucket.put(&key, pack.into()).await.unwrap();
+    let failed = target.repository().await.compact_whole(&Watch::default()).await;
+    assert!(matches!(failed, Err(EngineError::Corrupt { .. })), "{failed:?}");
+    assert_eq!(layers(&target).await[0].0.id, layer.0.id);
+}
+
+/// Layers with copies of objects in several of them, deltas that lead anywhere, roots, and objects that nothing vouches for.
+#[tokio::test(flavor = "multi_thread")]
+async fn any_layers_become_few_and_every_object_reads_back() {
+    for seed in seeds(300, 40) {
+        println!("seed {seed}");
+        let mut rng = Rng(seed);
+        let format = [ObjectFormat::Sha1, ObjectFormat::Sha256][(seed % 2) as usize];
+        let history = History::random(format, 25, &mut rng);
+        let engine = engine().await;
+        let repository = repository(&engine, format).await;
+        let mut earlier = BTreeSet::new();
+        let count = 1 + rng.below(5);
+        for number in 0..count {
+            let spec = spec(&history, number, count, &mut rng);
+            let layer = build(&history, &spec, &earlier, &mut rng);
+            earlier.extend(layer.oids.iter().copied());
+            push(&engine, &repository, layer, Vec::new()).await;
+        }
+        let done = repository.compact_whole(&Watch::default()).await.unwrap();
+        assert_eq!(done.layers_after, 1, "seed {seed}");
+        let view = repository.view().await.unwrap();
+        let oids: Vec<ObjectId> = earlier.iter().copied().collect();
+        for (oid, object) in oids.iter().zip(view.objects(&oids).await.unwrap()) {
+            let (kind, content) = object.unwrap_or_else(|| panic!("seed {seed}: {oid} is lost"));
+            assert_eq!((kind, content.to_vec()), history.objects[oid], "seed {seed}: {oid}");
+        }
+        // Stock git reads all of it from the one pack.
+        let layer = view.graph().await.unwrap().layer(0).cloned().unwrap();
+        let pack = layer.read(0..layer.meta().pack_bytes).await.unwrap();
+        let git = Git::new(format);
+        git.run(&["index-pack", "--stdin"], &pack)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+/// The commits of one layer out of some, and some of earlier ones again; roots and tags with the last.
+fn spec(history: &History, number: usize, count: usize, rng: &mut Rng) -> Spec {
+    let commits = history.commits.len();
+    let mut spec = Spec::default();
+    for commit in 0..commits {
+        let home = commit * count / commits;
+        if home == number || home < number && rng.one_in(4) {
+            spec.commits.push(commit);
+        }
+    }
+    if number + 1 == count {
+        for (number, tag) in history.tags.iter().enumerate() {
+            spec.tags.push(number);
+            let is_root = matches!(tag.kind, ObjectKind::Tree | ObjectKind::Blob);
+            if is_root && !spec.roots.contains(&tag.target) {
+                spec.roots.push(tag.target);
+            }
+        }
+    }
+    spec
+}
