@@ -1,6 +1,8 @@
 //! Work that no request waits for: small pushes leave the ledger for the bucket about a second after they came, layers
 //! of like size become one, one repository at a time, and what nothing needs any more is deleted.
 
+mod maintenance;
+
 use crate::node::Node;
 use cuesta_engine::{EngineError, Flushed, Repository};
 use cuesta_format::{LogId, RepositoryRecord};
@@ -40,7 +42,9 @@ impl Background {
     pub fn start(node: Arc<Node>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (flushed, due) = mpsc::channel(FLUSHED_MAX);
-        let maintenance = tokio::spawn(maintain(Arc::clone(&node), due));
+        let quiet = node.settings.compact_quiet_seconds;
+        let quiet = (quiet > 0).then(|| Duration::from_secs(quiet));
+        let maintenance = tokio::spawn(maintenance::run(Arc::clone(&node), due, quiet));
         let collection = tokio::spawn(collect(Arc::clone(&node)));
         Self {
             stop,
@@ -142,18 +146,6 @@ async fn resume(node: &Node) {
             }
         }
         node.unflushed.seen_to(log);
-    }
-}
-
-/// Merges layers, one repository after another.
-async fn maintain(node: Arc<Node>, mut due: mpsc::Receiver<Arc<Repository>>) {
-    while let Some(repository) = due.recv().await {
-        if let Err(error) = repository.maintain().await {
-            tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot merge layers");
-        }
-        if let Some(due_ms) = repository.collection_due_ms() {
-            node.uncollected.note_first(repository.id(), due_ms);
-        }
     }
 }
 

@@ -94,7 +94,7 @@ fn large_pushes_are_merged_too() {
         let (flushed, due) = mpsc::channel(1);
         round(&node, &flushed).await;
         drop(flushed);
-        maintain(Arc::clone(&node), due).await;
+        maintenance::run(Arc::clone(&node), due, None).await;
         assert_eq!(layers().len(), 1);
         assert!(node.unflushed.is_empty(), "an idle repository is in no round");
         assert_eq!(node.uncollected.len(), 1, "what was merged is to be deleted");
@@ -125,6 +125,29 @@ fn large_pushes_are_merged_too() {
             node.uncollected.is_empty() && !node.engine.has_abandoned_due(),
             "the directory sees to it now"
         );
+    });
+}
+
+#[test]
+fn bases_are_chosen_once_a_repository_is_quiet() {
+    let directory = tempfile::tempdir().unwrap();
+    life(async {
+        let node = node(directory.path()).await;
+        let made = node.engine.create_repository(&name(), ObjectFormat::Sha1, "").await;
+        let repository = made.unwrap();
+        push(&repository, LARGE_LEN, 1).await;
+        let chosen = || repository.known_view().state().layers()[0].meta.bases_chosen;
+        let (flushed, due) = mpsc::channel(1);
+        flushed.send(Arc::clone(&repository)).await.unwrap();
+        let maintenance = tokio::spawn(maintenance::run(Arc::clone(&node), due, Some(Duration::ZERO)));
+        let wait = async {
+            while !chosen() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
+        drop(flushed);
+        maintenance.await.unwrap();
     });
 }
 

@@ -182,6 +182,18 @@ pub enum RepoCommand {
         /// The name it gets
         to: String,
     },
+    /// Make one layer of all, with the bases of deltas chosen anew
+    #[command(
+        after_help = "Servers do this by themselves in idle moments, a layer at a time. It takes about as long as a full clone does\n\
+        a client, and may run beside the server."
+    )]
+    Compact {
+        /// The repository
+        name: String,
+        /// Say nothing unless it fails
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Make HEAD name a branch, which need not exist yet
     #[command(after_help = "Example:\n  cuesta repo set-head alice/notes refs/heads/trunk")]
     SetHead {

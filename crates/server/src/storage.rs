@@ -162,6 +162,7 @@ fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
     };
     Ok(EngineOptions {
         read_ahead_bytes_max: FETCH_READ_AHEAD_BYTES_MAX,
+        compact_memory_bytes_max: usize::try_from(settings.compact_memory_bytes_max.0).unwrap_or(usize::MAX),
         receive,
         grace: Duration::from_secs(settings.collect_grace_seconds),
         settings: settings.git.0.clone(),

@@ -1,18 +1,22 @@
 //! `cuesta repo …`: repositories made, listed, shown, changed.
 
+use super::progress::Progress;
 use super::{ACTOR, print};
 use crate::access::{Identity, create_repository};
 use crate::cli::{FormatArg, RepoCommand};
 use crate::config::{Settings, Visibility, canonical_key};
 use crate::storage::Opened;
 use anyhow::{Context, anyhow, bail};
-use cuesta_engine::{Engine, Repository, RepositoryName};
+use cuesta_engine::{Engine, Repository, RepositoryName, Watch};
 use cuesta_git::{ObjectFormat, RefName};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Names read from the directory at a time.
 const NAMES_PER_PAGE: usize = 1000;
+/// Time between two looks at how far a command is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(storage: &Opened, settings: &Settings, command: &RepoCommand) -> anyhow::Result<()> {
     let engine = &storage.engine;
@@ -27,6 +31,7 @@ pub(super) async fn run(storage: &Opened, settings: &Settings, command: &RepoCom
         RepoCommand::Show { name } => show(engine, name).await,
         RepoCommand::Delete { name } => Ok(engine.delete_repository(&parse(name)?, ACTOR).await?),
         RepoCommand::Rename { from, to } => Ok(engine.rename_repository(&parse(from)?, &parse(to)?, ACTOR).await?),
+        RepoCommand::Compact { name, quiet } => compact(engine, name, *quiet).await,
         RepoCommand::SetHead { name, target } => set_head(engine, name, target).await,
         RepoCommand::Config { name, key: None, .. } => print_settings(engine, name).await,
         RepoCommand::Config {
@@ -99,6 +104,30 @@ async fn show(engine: &Engine, name: &str) -> anyhow::Result<()> {
         writeln!(text, "setting        {key}={value}")?;
     }
     print(&text)
+}
+
+async fn compact(engine: &Engine, name: &str, quiet: bool) -> anyhow::Result<()> {
+    let repository = open(engine, name).await?;
+    let (watch, progress) = (Watch::default(), Progress::new(quiet));
+    let show = || {
+        let (done, total) = watch.progress();
+        progress.show("compacting", done, Some(total).filter(|total| *total > 0), "");
+    };
+    let mut work = std::pin::pin!(repository.compact_whole(&watch));
+    let done = loop {
+        match tokio::time::timeout(PROGRESS_EVERY, &mut work).await {
+            Ok(done) => break done?,
+            Err(_) => show(),
+        }
+    };
+    progress.finish();
+    if quiet {
+        return Ok(());
+    }
+    print(&format!(
+        "layers      {} -> {}\npack bytes  {} -> {}\n",
+        done.layers_before, done.layers_after, done.pack_bytes_before, done.pack_bytes_after
+    ))
 }
 
 async fn set_head(engine: &Engine, name: &str, target: &str) -> anyhow::Result<()> {

@@ -56,6 +56,11 @@ pub struct Settings {
     pub refs_cache_bytes_max: ByteSize,
     /// Disk, under `<data>/cache`, for blocks read from a remote bucket; 0 for none.
     pub disk_cache_bytes_max: ByteSize,
+    /// Memory for contents while a compaction chooses the bases of deltas; an object above a sixth of it keeps its form.
+    pub compact_memory_bytes_max: ByteSize,
+    /// How long a repository must have been without a push before the bases of its deltas are chosen anew, in seconds;
+    /// 0: only when `cuesta repo compact` asks for it.
+    pub compact_quiet_seconds: u64,
     /// Largest pack of one push, as sent (git's `receive.maxInputSize`); 0 for no limit.
     pub push_bytes_max: ByteSize,
     /// Memory that all pushes being received may take together; others wait.
@@ -127,6 +132,8 @@ impl Default for Settings {
             cache_bytes_max: ByteSize::mib(128),
             refs_cache_bytes_max: ByteSize::mib(32),
             disk_cache_bytes_max: ByteSize::mib(4096),
+            compact_memory_bytes_max: ByteSize::mib(96),
+            compact_quiet_seconds: 60,
             push_bytes_max: ByteSize(0),
             push_memory_bytes_max: ByteSize::mib(128),
             request_memory_bytes_max: ByteSize::mib(64),
