@@ -28,7 +28,8 @@ pub struct Options {
     pub serve_arguments: Vec<String>,
     /// Runs of each cheap operation; dear ones take a third of them.
     pub runs: usize,
-    /// Whether stock git may repack with bitmaps and a commit-graph after the push, as a well-kept host does at night.
+    /// Whether both may put their house in order after the push, as a well-kept host does at night: stock git repacks with
+    /// bitmaps and a commit-graph, cuesta compacts.
     pub repack: bool,
     /// How far behind the fetching clients are, in commits of the first-parent line.
     pub behind: Vec<u32>,
@@ -74,6 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
     set_up(options)?;
     if options.repack {
         repack_stock(options)?;
+        cuesta_repo(options, &["compact", "--quiet", CUESTA_NAME])?;
     }
     for how in [
         &["--mirror"][..],
