@@ -292,6 +292,17 @@ fn a_have_is_acknowledged_only_if_a_shown_ref_reaches_it() {
             assert_eq!(answers.ours, unknown.as_bytes(), "{revision} over {version}");
         }
     }
+    // Nor does a boundary of what is not shown tell anything: stock git says what kind of object it is.
+    let deepen = |oid: &str| {
+        let (want, shallow) = (format!("want {}", pair.oid("main")), format!("shallow {oid}"));
+        let arguments = [&*want, &shallow, "deepen 2", "no-progress", "done"];
+        pair.ask("upload-pack", V2, &v2("fetch", &[], &arguments))
+    };
+    let unknown = deepen(&"1".repeat(40)).ours;
+    for revision in others {
+        assert_eq!(deepen(&pair.oid(revision)).ours, unknown, "{revision}");
+    }
+    assert_ne!(deepen(&pair.oid("main")).ours, unknown);
     // Who may ask for it by id may learn that it is there.
     pair.config("uploadpack.allowTipSHA1InWant", "true");
     ask(V2, &pair.oid("secret")).same();
@@ -334,6 +345,27 @@ fn promisor_remotes_are_offered_where_they_are_to_be() {
     set("promisor.sendFields", "partialCloneFilter, token");
     let small = "name=Small,url=https://host/small,partialCloneFilter=blob:none,token=s3cret";
     assert_eq!(offered().unwrap(), format!("{small};{big}"));
+}
+
+#[test]
+fn hidden_tags_do_not_come_with_what_they_tag() {
+    let pair = Pair::new();
+    pair.git(&["tag", "-a", "-m", "t", "hidden-tag"]);
+    pair.push(&["hidden-tag"]);
+    let want = format!("want {}", pair.oid("main"));
+    let count = |bytes: &[u8]| {
+        let at = bytes.windows(4).position(|four| four == b"PACK").unwrap();
+        u32::from_be_bytes(bytes[at + 8..at + 12].try_into().unwrap())
+    };
+    let ask = || {
+        let arguments = [&*want, "include-tag", "no-progress", "done"];
+        let answers = pair.ask("upload-pack", V2, &v2("fetch", &[], &arguments));
+        (count(&answers.ours), count(&answers.stock))
+    };
+    let (ours, stock) = ask();
+    assert_eq!(ours, stock, "both tags");
+    pair.config("transfer.hideRefs", "refs/tags/hidden-tag");
+    assert_eq!(ask(), (ours - 1, stock), "stock git sends the hidden one, too");
 }
 
 #[test]

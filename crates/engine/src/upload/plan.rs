@@ -9,7 +9,7 @@ use super::{
 };
 use crate::graph::{Graph, Position, PositionSet, SendSet};
 use crate::{EngineError, OffloadedPack, PayloadForm, PayloadId, View};
-use cuesta_git::{ObjectId, ObjectKind};
+use cuesta_git::{HiddenRefs, ObjectId, ObjectKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -387,7 +387,7 @@ impl Draft {
             }
         }
         if request.include_tag {
-            tags.append(&mut tags_of(&view, &graph, &selection)?);
+            tags.append(&mut tags_of(&view, &graph, &selection, &request.hidden)?);
         }
         for tag in tags.into_iter().filter(|tag| !had_tags.contains(tag)) {
             selection.add(tag)?;
@@ -427,15 +427,23 @@ impl Draft {
     }
 }
 
-/// Annotated tags below `refs/tags/` of what is selected, with the tags they go through.
-fn tags_of(view: &View, graph: &Graph, selection: &Selection<'_>) -> Result<Vec<Position>, EngineError> {
+/// Annotated tags below `refs/tags/`, of refs that are shown, of what is selected, with the tags they go through.
+fn tags_of(
+    view: &View,
+    graph: &Graph,
+    selection: &Selection<'_>,
+    hidden: &HiddenRefs,
+) -> Result<Vec<Position>, EngineError> {
     const TAGS: &[u8] = b"refs/tags/";
     let mut tags = Targets::default();
     let refs = view
         .state()
         .refs()
         .range::<_, [u8]>((std::ops::Bound::Included(TAGS), std::ops::Bound::Unbounded));
-    for (_, target) in refs.take_while(|(name, _)| name.as_bytes().starts_with(TAGS)) {
+    let shown = refs
+        .take_while(|(name, _)| name.as_bytes().starts_with(TAGS))
+        .filter(|(name, _)| !hidden.hides(name));
+    for (_, target) in shown {
         let Some(position) = target.peeled.and_then(|peeled| graph.locate(&peeled)) else {
             continue;
         };

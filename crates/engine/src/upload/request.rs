@@ -1,7 +1,7 @@
 //! What a client asks for, in the engine's terms.
 
 use super::{Boundary, ObjectFilter, Offload};
-use cuesta_git::ObjectId;
+use cuesta_git::{HiddenRefs, ObjectId};
 use std::sync::Arc;
 
 /// A fetch request after negotiation.
@@ -17,6 +17,8 @@ pub struct UploadRequest {
     pub ofs_delta: bool,
     /// Annotated tags of what is sent are to be sent too (`include-tag`).
     pub include_tag: bool,
+    /// Tags that are not to be sent for that reason: those of refs that these rules hide.
+    pub hidden: HiddenRefs,
     /// Where its history is to end, for the same wants and the same view ([`crate::upload::boundary`]); `None` if neither
     /// its history nor the answer's has an end before the roots.
     pub boundary: Option<Arc<Boundary>>,

@@ -327,8 +327,31 @@ impl Exchange {
                 }
             }
         };
-        let boundary = upload::boundary(&self.view, &pack.wants, &pack.shallow, &deepen).await?;
+        let shallow = self.shown_only(&pack.shallow).await?;
+        let boundary = upload::boundary(&self.view, &pack.wants, &shallow, &deepen).await?;
         Ok(Some(Arc::new(boundary)))
+    }
+
+    /// Those of the client's shallow commits that it may know to be here: the others are as good as unknown.
+    async fn shown_only(&self, shallow: &[ObjectId]) -> Result<Vec<ObjectId>, EngineError> {
+        let mut shallow = shallow.to_vec();
+        let (policy, hidden) = (self.want_policy(), self.options().hidden(Service::UploadPack));
+        if shallow.is_empty() {
+            return Ok(shallow);
+        }
+        let Some(shown) = upload::shown_to(&self.view, policy, &hidden).await? else {
+            return Ok(shallow);
+        };
+        let work = move || {
+            let mut kept = Vec::with_capacity(shallow.len());
+            for oid in shallow.drain(..) {
+                if shown.reaches(&oid)? {
+                    kept.push(oid);
+                }
+            }
+            Ok(kept)
+        };
+        self.call.node.workers.run(work).await
     }
 
     /// A negotiation about these wants, in which nothing is told of what only hidden refs reach.
@@ -392,6 +415,7 @@ impl Exchange {
             thin: request.thin_pack,
             ofs_delta: request.ofs_delta,
             include_tag: request.include_tag,
+            hidden: self.options().hidden(Service::UploadPack),
             boundary,
             filter,
         };
