@@ -20,6 +20,7 @@ fn layer(id: u128) -> AddedLayer {
             level: 0,
             self_contained: true,
             unreachable: false,
+            bases_chosen: false,
         },
         place: LayerPlace::Bucket,
     }
