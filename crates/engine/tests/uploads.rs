@@ -437,7 +437,10 @@ async fn tags_follow_what_they_tag() {
     );
     let mut negotiation = Negotiation::new(&view, &[tip], None).await.unwrap();
     assert!(!negotiation.is_ready().unwrap());
-    assert!(negotiation.have(&old).unwrap());
+    // However often it is named, it is held once.
+    for _ in 0..3 {
+        assert!(negotiation.have(&old).unwrap());
+    }
     assert_eq!(negotiation.common(), [old]);
 }
 

@@ -18,7 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Levels of trees that a commit may have (git's `core.maxTreeDepth`).
-const TREE_DEPTH_MAX: usize = 2048;
+pub(super) const TREE_DEPTH_MAX: usize = 2048;
 /// Trees that are asked for, and held, at once.
 const TREES_BATCH: usize = 256;
 /// Sets that grew larger are made anew instead of cleared, which would cost their size each time.
@@ -257,7 +257,7 @@ impl<'a> Cutter<'a> {
 
     /// Walks trees beside the parents' trees of the same paths.
     fn walk_paired(&mut self) -> Walked<()> {
-        for _ in 0..TREE_DEPTH_MAX {
+        for _ in 0..=TREE_DEPTH_MAX {
             let jobs = std::mem::take(&mut self.walk.paired);
             if jobs.is_empty() {
                 return Ok(Ok(()));
@@ -289,7 +289,7 @@ impl<'a> Cutter<'a> {
 
     /// Walks trees that only the parents have, for the sake of objects that moved from there.
     fn walk_gone(&mut self) -> Result<(), IntakeError> {
-        for _ in 0..TREE_DEPTH_MAX {
+        for _ in 0..=TREE_DEPTH_MAX {
             let gone = std::mem::take(&mut self.walk.gone);
             if gone.is_empty() {
                 break;
@@ -304,7 +304,7 @@ impl<'a> Cutter<'a> {
 
     /// Walks trees that have no tree of the same path among the parents'.
     fn walk_added(&mut self) -> Walked<()> {
-        for _ in 0..TREE_DEPTH_MAX {
+        for _ in 0..=TREE_DEPTH_MAX {
             let mut added = std::mem::take(&mut self.walk.added);
             let walk = &mut self.walk;
             added.retain(|oid| walk.seen.get(oid) != Some(&true) && walk.walked.insert(*oid));

@@ -5,6 +5,7 @@ use super::select::Targets;
 use crate::graph::{Graph, Position};
 use crate::{EngineError, View};
 use cuesta_git::ObjectId;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// One negotiation: the wants, and the haves named so far. Pure bookkeeping over a view's graph, no I/O after `new`.
@@ -14,6 +15,8 @@ pub struct Negotiation {
     shown: Option<Arc<Reach>>,
     wants: Vec<Position>,
     common: Vec<ObjectId>,
+    /// The same, to find them: who names an object again and again adds nothing.
+    named: HashSet<ObjectId>,
     common_commits: Vec<Position>,
 }
 
@@ -35,6 +38,7 @@ impl Negotiation {
             shown,
             wants: targets.commits,
             common: Vec::new(),
+            named: HashSet::new(),
             common_commits: Vec::new(),
         })
     }
@@ -48,7 +52,7 @@ impl Negotiation {
         }
         let mut targets = Targets::default();
         let known = targets.add(&self.graph, oid)?;
-        if known {
+        if known && self.named.insert(*oid) {
             self.common.push(*oid);
             self.common_commits.append(&mut targets.commits);
         }

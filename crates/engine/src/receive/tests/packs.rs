@@ -3,6 +3,7 @@
 use super::history::random_history;
 use super::layers::{Layers, options};
 use super::repo::Repo;
+use crate::receive::cut::TREE_DEPTH_MAX;
 use crate::receive::error::{IntakeError, ObjectFault, PackFault};
 use crate::receive::intake::Intake;
 use crate::receive::tips::Tip;
@@ -415,6 +416,36 @@ fn bases_that_are_nowhere_are_refused() {
     );
     assert_eq!(refusal(&pack_of(&[missing])), PackFault::Unresolved(1));
     assert_eq!(PackFault::Unresolved(1).to_string(), "pack has 1 unresolved delta");
+}
+
+/// A commit whose trees lie so many levels deep, each in the other.
+fn nested(levels: usize) -> (Vec<u8>, ObjectId) {
+    let mut entries = vec![blob(b"x")];
+    let mut below = ("100644 f", oid(ObjectKind::Blob, b"x"));
+    for _ in 0..levels {
+        let tree = [below.0.as_bytes(), b"\0", below.1.as_bytes()].concat();
+        entries.push(entry(EntryKind::Object(ObjectKind::Tree), &tree));
+        below = ("40000 d", oid(ObjectKind::Tree, &tree));
+    }
+    let author = "A <a@x> 1700000000 +0000";
+    let commit = format!("tree {}\nauthor {author}\ncommitter {author}\n\nm\n", below.1);
+    entries.push(entry(EntryKind::Object(ObjectKind::Commit), commit.as_bytes()));
+    (pack_of(&entries), oid(ObjectKind::Commit, commit.as_bytes()))
+}
+
+#[test]
+fn trees_have_a_depth() {
+    for (levels, taken) in [
+        (TREE_DEPTH_MAX - 1, true),
+        (TREE_DEPTH_MAX, true),
+        (TREE_DEPTH_MAX + 1, false),
+    ] {
+        let (pack, tip) = nested(levels);
+        let mut layers = Layers::default();
+        let pushed = layers.push_with(options(FORMAT), &pack, &[tip]);
+        let taken_in = pushed.is_ok() && layers.object(&tip).is_some();
+        assert_eq!(taken_in, taken, "{levels}");
+    }
 }
 
 #[test]
