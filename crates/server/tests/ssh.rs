@@ -24,7 +24,8 @@ fn main() -> ExitCode {
     let direct = ssh_cases::direct::CASES
         .iter()
         .chain(ssh_cases::accounts::CASES)
-        .chain(ssh_cases::abuse::CASES);
+        .chain(ssh_cases::abuse::CASES)
+        .chain(ssh_cases::limits::CASES);
     trials.extend(direct.map(|(name, case)| {
         Trial::test(*name, || {
             case();

@@ -162,4 +162,9 @@ fn hostile_advertisements_are_refused() {
         .take_while(|line| parser.handle(&packets(&[line])[0]).is_ok())
         .count();
     assert_eq!(taken, 2);
+    limits = Limits::new();
+    limits.answer_bytes_max = 2 * (4 + lines[0].len());
+    let mut parser = AdvertisementParser::new(limits);
+    let handled = lines.iter().map(|line| parser.handle(&packets(&[line])[0]));
+    assert_eq!(handled.take_while(Result::is_ok).count(), 2);
 }

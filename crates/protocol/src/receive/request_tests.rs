@@ -272,6 +272,18 @@ fn limits_hold_at_their_values_and_not_above() {
     let asks = line("refs/heads/a") + "\0push-options";
     assert_eq!(count(&[&asks, "0000", "abc", "d"]), 3);
     assert_eq!(count(&[&asks, "0000", "abcd"]), 2);
+    let count = |limits: Limits, lines: &[&str]| {
+        let mut parser = RequestParser::new(ObjectFormat::Sha1, everything(), limits);
+        let packets = packets(lines);
+        let handled = packets.iter().map(|packet| parser.handle(packet));
+        handled.take_while(Result::is_ok).count()
+    };
+    let mut bytes = Limits::new();
+    bytes.push_options_bytes_max = 4;
+    bytes.certificate_bytes_max = 5;
+    assert_eq!(count(bytes, &[&asks, "0000", "ab", "cd", "e"]), 4);
+    let certificate = ["push-cert\0report-status", "one\n", "t", "w"];
+    assert_eq!(count(bytes, &certificate), 3);
     limits.push_bytes_max = 4 + line("refs/heads/a").len() + 4;
     let count = |lines: &[&str]| {
         let mut parser = RequestParser::new(ObjectFormat::Sha1, everything(), limits);

@@ -175,6 +175,24 @@ fn filters_are_refused_where_none_is_offered() {
 }
 
 #[test]
+fn wants_and_boundaries_are_bounded() {
+    let mut limits = Limits::new();
+    limits.wants_max = 3;
+    limits.shallows_max = 2;
+    limits.deepen_nots_max = 1;
+    let taken = |line: fn(u8) -> String| {
+        let mut parser = RequestParser::new(ObjectFormat::Sha1, UploadOptions::new("a"), limits, false);
+        handle(&mut parser, &[&format!("want {}", hex(1))]).unwrap();
+        let lines = (2..10).map(|n| parser.handle(&packets(&[&line(n)])[0]));
+        lines.take_while(Result::is_ok).count()
+    };
+    assert_eq!(taken(|n| format!("want {}", hex(n))), 2);
+    assert_eq!(taken(|_| format!("want {}", hex(1))), 8);
+    assert_eq!(taken(|n| format!("shallow {}", hex(n))), 2);
+    assert_eq!(taken(|n| format!("deepen-not {n}")), 1);
+}
+
+#[test]
 fn haves_are_bounded_only_where_they_are_one_request() {
     let mut limits = Limits::new();
     limits.haves_max = 2;

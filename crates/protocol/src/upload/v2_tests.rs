@@ -412,6 +412,26 @@ fn limits_hold_at_their_values_and_not_above() {
 }
 
 #[test]
+fn lines_of_every_command_are_counted() {
+    let taken = |limits: Limits, first: &[&str], line: &str| {
+        let mut parser = RequestParser::new(ObjectFormat::Sha1, everything(), limits);
+        packets(first)
+            .iter()
+            .for_each(|packet| drop(parser.handle(packet).unwrap()));
+        let again = packets(&[line]);
+        let handled = std::iter::repeat_with(|| parser.handle(&again[0]));
+        handled.take(10).take_while(Result::is_ok).count()
+    };
+    let mut limits = Limits::new();
+    limits.object_infos_max = 3;
+    limits.server_options_max = 2;
+    let oid = format!("oid {}", hex(1));
+    assert_eq!(taken(limits, &["command=object-info", "0001", "size"], &oid), 3);
+    assert_eq!(taken(limits, &["command=fetch"], "server-option=a"), 2);
+    assert_eq!(taken(limits, &["command=object-info"], "server-option=a"), 2);
+}
+
+#[test]
 fn refusals_take_the_band_the_client_listens_on() {
     let refuse = |lines: &[&str]| {
         let mut parser = RequestParser::new(ObjectFormat::Sha1, everything(), Limits::new());

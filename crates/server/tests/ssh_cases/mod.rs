@@ -5,6 +5,7 @@ pub mod abuse;
 pub mod accounts;
 pub mod direct;
 pub mod git;
+pub mod limits;
 
 use crate::support::Server;
 
