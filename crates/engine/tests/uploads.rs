@@ -5,7 +5,7 @@ mod support;
 
 use bytes::Bytes;
 use cuesta_engine::receive::{ReceiveRequest, RefCommand};
-use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want};
+use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want, shown_to};
 use cuesta_engine::{Engine, EngineError, Repository, View};
 use cuesta_format::{RefTarget, RefUpdate};
 use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, ObjectKind, RefName};
@@ -435,6 +435,36 @@ async fn tags_follow_what_they_tag() {
         view.refs().map(|shown| shown.name.to_string()).collect::<Vec<_>>(),
         ["refs/heads/main", "refs/tags/old", "refs/tags/outer"]
     );
+    // More rules than are remembered, each asked about twice.
+    for _ in 0..2 {
+        for (rules, hides) in [
+            (&["refs/tags"][..], true),
+            (&["refs/none"], false),
+            (&["refs/tags/old"], true),
+            (&["refs", "!refs/heads", "!refs/tags"], false),
+            (&["refs/heads/main"], true),
+            (&[], false),
+        ] {
+            assert_eq!(view.hides_some(&HiddenRefs::new(rules)), hides, "{rules:?}");
+        }
+    }
+    let hidden = HiddenRefs::new(["refs/tags/outer"]);
+    request.hidden = hidden.clone();
+    assert_eq!(
+        plan(&view, &request).await.unwrap().object_count(),
+        without,
+        "only a hidden ref leads to them"
+    );
+    let shown = shown_to(&view, WantPolicy::Reachable, &hidden).await.unwrap().unwrap();
+    let mut negotiation = Negotiation::new(&view, &[tip], Some(shown)).await.unwrap();
+    assert_eq!(
+        [outer, tag, old].map(|oid| negotiation.have(&oid).unwrap()),
+        [false, false, true]
+    );
+    assert_eq!(negotiation.common(), [old]);
+    for policy in [WantPolicy::AnyTips, WantPolicy::ReachableFromAny, WantPolicy::Any] {
+        assert!(shown_to(&view, policy, &hidden).await.unwrap().is_none());
+    }
     let mut negotiation = Negotiation::new(&view, &[tip], None).await.unwrap();
     assert!(!negotiation.is_ready().unwrap());
     // However often it is named, it is held once.
