@@ -155,17 +155,20 @@ impl Repository {
             level = level.max(record.meta.level);
             inputs.push(Input::load(Layer::of(record, self.id(), &view.world().cache)?).await?);
         }
-        let Some(mut merged) = self.merged(view, inputs, bases).await? else {
+        let mut merged = self.merged(view, inputs, bases).await?;
+        if merged.is_empty() {
             return Err(EngineError::Internal("a merge gave no layer"));
-        };
-        merged.meta.level = level.saturating_add(1);
+        }
+        for layer in &mut merged {
+            layer.meta.level = level.saturating_add(1);
+        }
         let mut edit = self.edit(Cause::Compact, "");
-        edit.added = vec![merged.clone()];
+        edit.added.clone_from(&merged);
         edit.removed.clone_from(&job.layers);
         match self.log().commit(edit).await? {
             Committed::Done { .. } => Ok(true),
             Committed::Conflict(_) => {
-                crate::receive::discard(view, self.id(), &[merged]).await;
+                crate::receive::discard(view, self.id(), &merged).await;
                 Ok(false)
             }
         }

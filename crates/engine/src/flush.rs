@@ -1,7 +1,7 @@
 //! Flush: inline layers move from the ledger to the bucket, merged into one; and the log is folded when that pays.
 
 use crate::layer::Layer;
-use crate::merge::{Bases, Input, merge};
+use crate::merge::{Bases, Half, Input, divide, merge};
 use crate::receive::Place;
 use crate::{EngineError, Repository, View};
 use cuesta_format::{AddedLayer, Cause, Edit, checkpoint_key};
@@ -54,13 +54,13 @@ impl Repository {
         }
     }
 
-    /// Merges layers into one in the bucket.
+    /// Merges layers into one in the bucket; or, where bases are chosen, maybe into two, oldest first.
     pub(crate) async fn merged(
         &self,
         view: &View,
         inputs: Vec<Input>,
         bases: Bases,
-    ) -> Result<Option<AddedLayer>, EngineError> {
+    ) -> Result<Vec<AddedLayer>, EngineError> {
         let place = Place::in_bucket(view, self.id());
         let (workers, view) = (view.world().workers.clone(), view.clone());
         let inner = workers.clone();
@@ -69,10 +69,32 @@ impl Repository {
             Bases::Stored => None,
             Bases::Chosen(watch) => Some(watch.stop_on_drop()),
         };
-        let build = move |chunk_len, chunks: &mut dyn FnMut(_) -> _| {
-            Ok(Some(merge(&view, &inner, &inputs, &bases, chunk_len, chunks)?))
+        let log = self.id();
+        let work = move || {
+            let division = match &bases {
+                Bases::Stored => None,
+                Bases::Chosen(_) => divide(&view, &inputs)?,
+            };
+            let halves = match &division {
+                None => vec![None],
+                Some(division) => [true, false].map(|is_first| Some(Half { division, is_first })).into(),
+            };
+            let mut added = Vec::new();
+            for half in halves {
+                let build = |chunk_len, chunks: &mut dyn FnMut(_) -> _| {
+                    Ok(Some(merge(&view, &inner, &inputs, (&bases, half), chunk_len, chunks)?))
+                };
+                match place.stream(build) {
+                    Ok(layer) => added.extend(layer),
+                    Err(error) => {
+                        inner.wait(crate::receive::discard(&view, log, &added));
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(added)
         };
-        workers.run(move || place.stream(build)).await
+        workers.run(work).await
     }
 
     /// Writes a checkpoint and lets the log begin there. Answers its number.

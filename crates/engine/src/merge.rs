@@ -8,6 +8,7 @@
 
 mod bases;
 mod depth;
+mod divide;
 mod kept;
 mod paths;
 mod plan;
@@ -16,12 +17,13 @@ mod source;
 use crate::layer::{History, Index, Layer};
 use crate::layer_builder::{Built, LayerBuilder, NewBase, NewEntry, PackSink};
 use crate::{EngineError, View, Watch};
+pub(crate) use divide::{Half, divide};
+
 use bases::{Choice, Chooser};
 use bytes::Bytes;
 use cuesta_format::{FormatError, Link, SegmentRow};
 use cuesta_git::pack::EntryHeader;
 use cuesta_git::zlib::Deflater;
-use cuesta_git::{ObjectId, RefName};
 use cuesta_store::Workers;
 use plan::{At, Base, NewLink, Plan};
 use source::Source;
@@ -73,21 +75,21 @@ impl From<FormatError> for EngineError {
     }
 }
 
-/// Merges layers of a view, oldest first, on a worker thread. All are `unreachable` or none is. Bytes of the pack go to
-/// `chunks` once there are `chunk_len` of them.
+/// Merges layers of a view, oldest first, on a worker thread; or makes a half of what they are divided into, the first half
+/// first. All are `unreachable` or none is. Bytes of the pack go to `chunks` once there are `chunk_len` of them.
 pub(crate) fn merge(
     view: &View,
     workers: &Workers,
     inputs: &[Input],
-    bases: &Bases,
+    (bases, half): (&Bases, Option<Half<'_>>),
     chunk_len: usize,
     chunks: Chunks<'_>,
 ) -> Result<Built, EngineError> {
     let tips = match bases {
         Bases::Stored => Vec::new(),
-        Bases::Chosen(_) => tips(view),
+        Bases::Chosen(_) => divide::tips(view),
     };
-    let plan = Plan::new(inputs, &tips)?;
+    let plan = Plan::new(inputs, &tips, half.as_ref().map(Half::part))?;
     let spools = match bases {
         Bases::Stored => Vec::new(),
         Bases::Chosen(watch) => source::spool(inputs, workers, &view.world().options.receive.spool_directory, watch)?,
@@ -97,7 +99,8 @@ pub(crate) fn merge(
         Bases::Chosen(watch) => {
             let bytes_max = view.world().options.compact_memory_bytes_max;
             let source = Source::new(view, workers, inputs, &plan, &spools, bytes_max);
-            Some(Chooser::new(view, workers, inputs, &plan, source, watch)?)
+            let first_depths = half.as_ref().map(Half::first_depths).unwrap_or_default();
+            Some(Chooser::new(view, workers, inputs, &plan, source, first_depths, watch)?)
         }
     };
     let bytes: u64 = inputs.iter().map(|input| input.layer.meta().pack_bytes).sum();
@@ -125,27 +128,12 @@ pub(crate) fn merge(
     merger.segments()?;
     merger.roots()?;
     merger.tags()?;
+    if let (Some(half), Some(chooser)) = (&half, &merger.chooser) {
+        half.note_depths(|| chooser.depths());
+    }
     let (mut built, _) = merger.layer.finish()?;
     built.bases_chosen = chosen;
     Ok(built)
-}
-
-/// What refs point at: `HEAD` first, then branches, tags and the others, so that what most clients want lies together.
-fn tips(view: &View) -> Vec<ObjectId> {
-    let state = view.state();
-    let head = state.symrefs().get(&RefName::head());
-    let rank = |name: &RefName| match name.as_bytes() {
-        _ if Some(name) == head => 0,
-        name if name.starts_with(b"refs/heads/") => 1,
-        name if name.starts_with(b"refs/tags/") => 2,
-        _ => 3,
-    };
-    let refs = state.refs().iter();
-    let mut ranked: Vec<(u8, ObjectId)> = refs
-        .map(|(name, target)| (rank(name), target.peeled.unwrap_or(target.oid)))
-        .collect();
-    ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, oid)| oid).collect()
 }
 
 struct Merger<'a> {
@@ -182,7 +170,7 @@ impl Merger<'_> {
         let (kind, size) = (input.index.kind(at.entry), input.index.entries.size(at.entry));
         let range = input.index.entries.range(at.entry);
         let choice = match &mut self.chooser {
-            Some(chooser) => chooser.next()?,
+            Some(chooser) => chooser.choose_next()?,
             None => Choice::Stored(self.plan.base(place)),
         };
         let whole = NewEntry {

@@ -25,6 +25,8 @@ pub struct EngineOptions {
     /// Bytes of contents kept while a compaction chooses the bases of deltas anew, about; objects of more than a sixth of it
     /// keep the form in which they are stored.
     pub compact_memory_bytes_max: usize,
+    /// Bytes of packs from which on a compaction makes two layers of them: what branches and tags reach, and the rest.
+    pub divide_bytes_min: u64,
     /// Limits and resources of pushes.
     pub receive: ReceiveOptions,
     /// How long payloads of layers that left the list, and of repositories that lost their name, are kept at least. No reader,
@@ -44,6 +46,7 @@ impl Default for EngineOptions {
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
             compact_memory_bytes_max: 96 << 20,
+            divide_bytes_min: 4 << 20,
             receive: ReceiveOptions::default(),
             grace: Duration::from_secs(24 * 60 * 60),
             settings: BTreeMap::new(),

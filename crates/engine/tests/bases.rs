@@ -4,8 +4,8 @@
 mod support;
 
 use cuesta_engine::{EngineError, Layer, Watch};
-use cuesta_format::{Base, LayerMeta};
-use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use cuesta_format::{Base, LayerMeta, RefTarget, RefUpdate};
+use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, RefName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::git::Git;
@@ -138,18 +138,77 @@ async fn layers_are_done_one_at_a_time_oldest_first() {
         assert!(repository.choose_bases(&Watch::default()).await.unwrap());
         let layers = layers(&target).await;
         let chosen: Vec<bool> = layers.iter().map(|(meta, _)| meta.bases_chosen).collect();
-        assert_eq!(chosen, [done > 0, done > 1, done > 2]);
+        // The first may be divided.
+        let left = chosen.iter().filter(|chosen| !**chosen).count();
+        assert_eq!(left, 3 - done, "{chosen:?}");
+        assert!(chosen.is_sorted_by(|older, younger| older >= younger), "{chosen:?}");
         target.equals(&source).await;
     }
     assert!(!repository.choose_bases(&Watch::default()).await.unwrap());
     let layers = layers(&target).await;
-    let index = layers[2].1.index().await.unwrap();
+    let index = layers.last().unwrap().1.index().await.unwrap();
     let outside = (0..index.entries.len()).filter(|entry| matches!(index.entries.base(*entry), Base::External(_)));
     assert!(outside.count() > 5, "versions in older layers are bases");
     // Once in one layer, those are within it.
     repository.compact_whole(&Watch::default()).await.unwrap();
     target.equals(&source).await;
     assert!(self::layers(&target).await[0].0.self_contained);
+}
+
+/// Branches and tags have a layer of their own; what only other refs reach rests on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn pull_requests_lie_apart() {
+    let (source, target) = grown(ObjectFormat::Sha1, 3, 100).await;
+    let public: BTreeSet<String> = source
+        .git(&["rev-list", "--objects", "--all"])
+        .lines()
+        .map(oid_of)
+        .collect();
+    for pull in 0..10 {
+        source.git(&["checkout", "-q", "--detach"]);
+        source.commit("grown/deep/er/text", &text(300, 500 + pull));
+        source.commit(&format!("pull{pull}"), &text(20, pull));
+        source.git(&["update-ref", &format!("refs/pull/{pull}/head"), "HEAD"]);
+        source.git(&["checkout", "-q", "-"]);
+    }
+    // What a pull request had first, and a branch has now.
+    source.git(&["merge", "-q", "--no-ff", "-m", "merge", "refs/pull/3/head"]);
+    target.import(source.path()).await;
+    let repository = target.repository().await;
+    repository.compact_whole(&Watch::default()).await.unwrap();
+    target.equals(&source).await;
+    let layers = self::layers(&target).await;
+    let [(first, first_layer), (second, second_layer)] = layers.as_slice() else {
+        panic!("{} layers", layers.len());
+    };
+    assert!(first.bases_chosen && first.self_contained && second.bases_chosen && !second.self_contained);
+    let names = ["--branches", "--tags"];
+    let wanted = source.git(&[&["rev-list", "--objects"], &names[..]].concat());
+    let wanted: BTreeSet<String> = wanted.lines().map(oid_of).collect();
+    assert!(wanted.len() > public.len());
+    assert_eq!(
+        oids(first_layer).await,
+        wanted,
+        "no more and no less than branches and tags reach"
+    );
+    assert!(oids(second_layer).await.is_disjoint(&wanted));
+    let index = second_layer.index().await.unwrap();
+    let outside = (0..index.entries.len()).filter(|entry| matches!(index.entries.base(*entry), Base::External(_)));
+    assert!(outside.count() > 10, "pull requests are deltas on what branches have");
+    let before: Vec<_> = layers.iter().map(|(meta, _)| meta.id).collect();
+    repository.compact_whole(&Watch::default()).await.unwrap();
+    let after: Vec<_> = self::layers(&target).await.iter().map(|(meta, _)| meta.id).collect();
+    assert_eq!(before, after, "nothing is left to do");
+}
+
+fn oid_of(line: &str) -> String {
+    line.split(' ').next().unwrap().to_owned()
+}
+
+async fn oids(layer: &Layer) -> BTreeSet<String> {
+    let index = layer.index().await.unwrap();
+    let oids = (0..index.entries.len()).map(|entry| index.oid(entry).unwrap().to_string());
+    oids.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,6 +241,7 @@ async fn damaged_content_is_not_written_anew() {
 /// Layers with copies of objects in several of them, deltas that lead anywhere, roots, and objects that nothing vouches for.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_layers_become_few_and_every_object_reads_back() {
+    let mut divided = 0;
     for seed in seeds(300, 40) {
         println!("seed {seed}");
         let mut rng = Rng(seed);
@@ -195,23 +255,60 @@ async fn any_layers_become_few_and_every_object_reads_back() {
             let spec = spec(&history, number, count, &mut rng);
             let layer = build(&history, &spec, &earlier, &mut rng);
             earlier.extend(layer.oids.iter().copied());
-            push(&engine, &repository, layer, Vec::new()).await;
+            let is_last = number + 1 == count;
+            let refs = if is_last { refs(&history, &mut rng) } else { Vec::new() };
+            push(&engine, &repository, layer, refs).await;
         }
         let done = repository.compact_whole(&Watch::default()).await.unwrap();
-        assert_eq!(done.layers_after, 1, "seed {seed}");
         let view = repository.view().await.unwrap();
         let oids: Vec<ObjectId> = earlier.iter().copied().collect();
         for (oid, object) in oids.iter().zip(view.objects(&oids).await.unwrap()) {
             let (kind, content) = object.unwrap_or_else(|| panic!("seed {seed}: {oid} is lost"));
             assert_eq!((kind, content.to_vec()), history.objects[oid], "seed {seed}: {oid}");
         }
-        // Stock git reads all of it from the one pack.
-        let layer = view.graph().await.unwrap().layer(0).cloned().unwrap();
-        let pack = layer.read(0..layer.meta().pack_bytes).await.unwrap();
+        // Stock git reads all of it, the older layer by itself.
         let git = Git::new(format);
-        git.run(&["index-pack", "--stdin"], &pack)
-            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let graph = view.graph().await.unwrap();
+        for slot in 0..graph.slot_count() {
+            let layer = graph.layer(slot).unwrap();
+            let pack = layer.read(0..layer.meta().pack_bytes).await.unwrap();
+            let how: &[&str] = if slot == 0 { &[] } else { &["--fix-thin"] };
+            git.run(&[&["index-pack", "--stdin"], how].concat(), &pack)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        divided += usize::from(done.layers_after == 2);
+        assert!(done.layers_after <= 2, "seed {seed}");
+        let public = view
+            .refs()
+            .filter(|shown| shown.name.as_bytes().starts_with(b"refs/heads/"));
+        let public = history.closure(public.map(|shown| shown.oid));
+        if done.layers_after == 2 {
+            let held = self::oids(graph.layer(0).unwrap()).await;
+            assert_eq!(held, public.iter().map(ObjectId::to_string).collect(), "seed {seed}");
+        }
     }
+    assert!(divided > 10, "{divided} of 40 were divided");
+}
+
+/// Branches, and refs that are neither branches nor tags.
+fn refs(history: &History, rng: &mut Rng) -> Vec<RefUpdate> {
+    let mut refs = Vec::new();
+    for (number, commit) in history.commits.iter().enumerate() {
+        let name = match rng.below(8) {
+            0 => format!("refs/heads/b{number}"),
+            1 | 2 => format!("refs/pull/{number}/head"),
+            _ => continue,
+        };
+        refs.push(RefUpdate {
+            name: RefName::new(name.as_bytes()).unwrap(),
+            old: None,
+            new: Some(RefTarget {
+                oid: commit.oid,
+                peeled: None,
+            }),
+        });
+    }
+    refs
 }
 
 /// The commits of one layer out of some, and some of earlier ones again; roots and tags with the last.

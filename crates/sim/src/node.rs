@@ -99,6 +99,7 @@ impl Node {
         let mut options = EngineOptions {
             check_ids: true,
             grace: shared.grace,
+            divide_bytes_min: 0,
             ..EngineOptions::default()
         };
         options.receive.threads = 1;

@@ -9,6 +9,11 @@ use cuesta_format::LayerMeta;
 /// Layers of fewer bytes are about to be merged with others, and read in no time as they are.
 const BYTES_MIN: u64 = 1 << 20;
 
+/// Attempts at a whole compaction: a server beside it may be at the same work once, or merge what came meanwhile.
+const ATTEMPTS_MAX: usize = 5;
+/// Layers that a compaction leaves, at most.
+const DIVIDED: usize = 2;
+
 /// What a compaction of a whole repository did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
@@ -41,7 +46,8 @@ fn whole(mut layers: &[LayerMeta]) -> Vec<Job> {
         let may_be_one = |count: &usize| layers.get(..*count).is_some_and(fits);
         let count = (1..=layers.len()).take_while(may_be_one).last();
         let (run, later) = layers.split_at(count.unwrap_or(1));
-        let nothing_to_do = run.len() == 1 && run.iter().all(|layer| layer.bases_chosen || layer.unreachable);
+        let is_done = |layer: &LayerMeta| layer.bases_chosen || layer.unreachable && run.len() == 1;
+        let nothing_to_do = run.len() <= DIVIDED && run.iter().all(is_done);
         if count.is_some() && !nothing_to_do {
             jobs.push(job(run));
         }
@@ -74,15 +80,17 @@ impl Repository {
         }
     }
 
-    /// Makes one layer of all, with the bases of deltas chosen anew; inline layers are flushed before.
+    /// Makes one layer of all, with the bases of deltas chosen anew; or two, where refs that are neither branches nor tags reach
+    /// much that those do not. Inline layers are flushed before.
     ///
-    /// Errors: [`EngineError::Conflict`] if someone else changed the layers meanwhile.
+    /// Where someone else changes the layers meanwhile, it begins again. Errors: [`EngineError::Conflict`] if that happens too
+    /// often.
     pub async fn compact_whole(&self, watch: &Watch) -> Result<Compacted, EngineError> {
         let before = self.view().await?;
-        while matches!(self.flush().await?, Flushed::Layers(_) | Flushed::Overtaken) {}
-        let view = self.view().await?;
-        for job in neighbours(&view).iter().flat_map(|run| whole(run)) {
-            if !self.compact(&view, &job, Bases::Chosen(watch.clone())).await? {
+        let mut attempts = 0;
+        while !self.compact_all(watch).await? {
+            attempts += 1;
+            if attempts == ATTEMPTS_MAX {
                 return Err(EngineError::Conflict("the layer list".to_owned()));
             }
         }
@@ -93,6 +101,18 @@ impl Repository {
             pack_bytes_before: pack_bytes(&before),
             pack_bytes_after: pack_bytes(&after),
         })
+    }
+
+    /// One attempt; `false` if someone else changed the layers.
+    async fn compact_all(&self, watch: &Watch) -> Result<bool, EngineError> {
+        while matches!(self.flush().await?, Flushed::Layers(_) | Flushed::Overtaken) {}
+        let view = self.view().await?;
+        for job in neighbours(&view).iter().flat_map(|run| whole(run)) {
+            if !self.compact(&view, &job, Bases::Chosen(watch.clone())).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -138,9 +158,10 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(jobs("lsc"), [3]);
+        assert_eq!(jobs("ccc"), [3]);
         assert_eq!(jobs("l"), [1]);
         assert_eq!(jobs("uu"), [2]);
-        for done in ["", "c", "u"] {
+        for done in ["", "c", "cc", "u"] {
             assert!(jobs(done).is_empty(), "{done}");
         }
         let mut giant = layers("l");

@@ -56,6 +56,8 @@ pub(super) struct Chooser<'a> {
     watch: Watch,
     /// Layers older than the inputs.
     older: HashSet<LayerId>,
+    /// Deltas below each number of the first of two layers, where this is the second.
+    first_depths: &'a [u16],
     /// Deltas below an object of an older layer; `None` for one that rests on a layer that is not older.
     outside_depths: HashMap<ObjectId, Option<u16>>,
     deflater: Deflater,
@@ -69,6 +71,7 @@ impl<'a> Chooser<'a> {
         inputs: &'a [Input],
         plan: &'a Plan<'a>,
         mut source: Source<'a>,
+        first_depths: &'a [u16],
         watch: &Watch,
     ) -> Result<Self, EngineError> {
         let options = &view.world().options;
@@ -90,6 +93,7 @@ impl<'a> Chooser<'a> {
             fixed: fixed(inputs, plan, object_bytes_max),
             links: Vec::with_capacity(plan.entries.len()),
             older: older.collect(),
+            first_depths,
             outside_depths: HashMap::new(),
             deflater: Deflater::new(options.deflate_level),
         })
@@ -101,14 +105,17 @@ impl<'a> Chooser<'a> {
     }
 
     /// Chooses for the next place.
-    pub(super) fn next(&mut self) -> Result<Choice, EngineError> {
+    pub(super) fn choose_next(&mut self) -> Result<Choice, EngineError> {
         let place = u32::try_from(self.links.len()).map_err(|_| LOST)?;
         self.watch.check()?;
         self.watch.advance(1);
         let at = *self.plan.entries.get(place as usize).ok_or(LOST)?;
         if self.fixed.get(place as usize).copied().unwrap_or(true) {
             self.links.push(Link::WHOLE);
-            return Ok(Choice::Stored(self.plan.base(place)));
+            return Ok(Choice::Stored(match self.plan.base(place) {
+                Base::External(oid) if self.is_after(&oid) => Base::Circular,
+                base => base,
+            }));
         }
         let (chosen, link) = self.choose(place, at)?;
         self.links.push(link);
@@ -169,8 +176,30 @@ impl<'a> Chooser<'a> {
         self.fixed.get(place as usize).copied().unwrap_or(true)
     }
 
-    /// Deltas below an object outside the inputs, if all of them are in older layers.
+    /// Whether an object is in the second of two layers, on which the first must not rest.
+    fn is_after(&self, oid: &ObjectId) -> bool {
+        let number = self.plan.find_oid(oid);
+        number.is_some_and(|number| self.plan.is_after(number))
+    }
+
+    /// Deltas below each entry that was chosen for, by number; none of the others may be a base.
+    pub(super) fn depths(&self) -> Vec<u16> {
+        let mut depths = vec![NO_BASE; self.plan.len()];
+        for ((at, link), fixed) in self.plan.entries.iter().zip(&self.links).zip(&self.fixed) {
+            let depth = self.plan.number(*at).and_then(|number| depths.get_mut(number as usize));
+            if let Some(depth) = depth.filter(|_| !fixed) {
+                *depth = link.depth;
+            }
+        }
+        depths
+    }
+
+    /// Deltas below an object outside the new layer, if all of them are in older layers.
     fn outside_depth(&mut self, oid: &ObjectId) -> Result<Option<u16>, EngineError> {
+        if let Some(number) = self.plan.find_oid(oid).filter(|number| self.plan.is_before(*number)) {
+            let depth = self.first_depths.get(number as usize).copied();
+            return Ok(depth.filter(|depth| *depth != NO_BASE));
+        }
         if let Some(known) = self.outside_depths.get(oid) {
             return Ok(*known);
         }
@@ -281,6 +310,9 @@ impl<'a> Chooser<'a> {
         }
     }
 }
+
+/// Stands for the depth of what may not be a base.
+const NO_BASE: u16 = u16::MAX;
 
 const LOST: EngineError = EngineError::Internal("no such entry of a merge");
 

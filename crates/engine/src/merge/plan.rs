@@ -28,6 +28,8 @@ pub(super) struct Set {
     /// Trees and blobs of its own in the new layer.
     pub(super) trees: u32,
     pub(super) blobs: u32,
+    /// Numbers of those that came from a set that is not in the new layer.
+    taken: Vec<u32>,
 }
 
 /// What an entry is based on in the new layer.
@@ -70,25 +72,48 @@ pub(super) struct Plan<'a> {
     /// Where the trees start in `entries`, and where the blobs do.
     pub(super) first_tree: u32,
     pub(super) first_blob: u32,
+    /// Which part of the inputs the new layer holds; all of them, without it.
+    part: Option<Part<'a>>,
+}
+
+/// One of two layers that inputs become.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// For each number whether it belongs to the first.
+    pub(super) first: &'a [bool],
+    /// Whether this is the first.
+    pub(super) is_first: bool,
+}
+
+impl Part<'_> {
+    fn holds(&self, number: u32) -> bool {
+        self.first.get(number as usize).copied().unwrap_or(false) == self.is_first
+    }
 }
 
 impl<'a> Plan<'a> {
     /// What the commits `tips` reach comes first, one after the other; then the rest as the inputs have it.
-    pub(super) fn new(inputs: &'a [Input], tips: &[ObjectId]) -> Result<Self, EngineError> {
+    pub(super) fn new(inputs: &'a [Input], tips: &[ObjectId], part: Option<Part<'a>>) -> Result<Self, EngineError> {
         let mut plan = Self::numbered(inputs)?;
         plan.keep_first_copies();
-        let commits = plan.ordered_commits(tips);
+        let mut commits = plan.ordered_commits(tips);
+        plan.part = part;
+        commits.retain(|at| plan.is_kept(*at));
         let (mut trees, mut blobs) = (Vec::new(), Vec::new());
+        let mut taken = HashSet::new();
         for at in &commits {
             if let Some(input) = plan.input(*at) {
                 let segments = &input.history.segments;
-                let set = plan.set(
+                let mut set = plan.set(
                     *at,
                     segments.trees(at.entry),
                     segments.blobs(at.entry),
                     &mut trees,
                     &mut blobs,
                 );
+                if part.is_some_and(|part| part.is_first) {
+                    plan.take(&mut set, &mut taken, &mut trees, &mut blobs);
+                }
                 plan.segments.push(set);
             }
         }
@@ -123,7 +148,45 @@ impl<'a> Plan<'a> {
             circular: Vec::new(),
             first_tree: 0,
             first_blob: 0,
+            part: None,
         })
+    }
+
+    /// What `tips` reach of the inputs, for each number, and how many objects that is; what their segments name belongs to
+    /// it, whichever set holds it. A tag belongs to it if it is a tip.
+    pub(super) fn reached(inputs: &'a [Input], tips: &[ObjectId]) -> Result<(Vec<bool>, u64), EngineError> {
+        let mut plan = Self::numbered(inputs)?;
+        plan.keep_first_copies();
+        let mut reached = vec![false; plan.kept.len()];
+        let mut commits = Vec::new();
+        for tip in tips {
+            let number = plan.find_oid(tip);
+            if let Some(at) = number.and_then(|number| plan.segment_at(number)) {
+                plan.add_ancestry(at, &mut commits);
+            } else if let Some(number) = number {
+                let at = plan.at(number);
+                let kind = at.and_then(|at| Some(plan.input(at)?.index.kind(at.entry)));
+                if let Some(mark) = reached.get_mut(number as usize) {
+                    *mark = kind == Some(ObjectKind::Tag);
+                }
+            }
+        }
+        for at in commits {
+            let Some(segments) = plan.input(at).map(|input| &input.history.segments) else {
+                continue;
+            };
+            let own = std::iter::once(at.entry)
+                .chain(segments.trees(at.entry))
+                .chain(segments.blobs(at.entry));
+            let named = own.map(Link::Local).chain(segments.links(at.entry));
+            for number in named.filter_map(|link| plan.find(at.input, link)) {
+                if let Some(mark) = reached.get_mut(number as usize) {
+                    *mark = true;
+                }
+            }
+        }
+        let count = reached.iter().filter(|reached| **reached).count() as u64;
+        Ok((reached, count))
     }
 
     /// Of several copies of an object the first is kept.
@@ -201,6 +264,9 @@ impl<'a> Plan<'a> {
 
     fn collect_roots(&mut self, trees: &mut Vec<At>, blobs: &mut Vec<At>) {
         let mut seen = HashSet::new();
+        if self.part.is_some_and(|part| part.is_first) {
+            return;
+        }
         for (number, input) in (0u32..).zip(self.inputs) {
             let roots = &input.history.roots;
             for root in (0..roots.len()).filter(|root| seen.insert(roots.oid(*root))) {
@@ -225,10 +291,40 @@ impl<'a> Plan<'a> {
             at,
             trees: keep(tree_run, trees),
             blobs: keep(blob_run, blobs),
+            taken: Vec::new(),
         }
     }
 
-    /// Puts everything in its place. What is kept and in no set comes last in its cluster: tags, commits without
+    /// Gives a segment of the first part what it names of sets that are not in that part, unless another has it already.
+    fn take(&self, set: &mut Set, taken: &mut HashSet<u32>, trees: &mut Vec<At>, blobs: &mut Vec<At>) {
+        let Some(segments) = self.input(set.at).map(|input| &input.history.segments) else {
+            return;
+        };
+        for number in segments
+            .links(set.at.entry)
+            .filter_map(|link| self.find(set.at.input, link))
+        {
+            let Some((at, input)) = self.at(number).and_then(|at| Some((at, self.input(at)?))) else {
+                continue;
+            };
+            let owner = input
+                .history
+                .segments
+                .of_entry(at.entry)
+                .map(|entry| At { entry, ..at });
+            if !self.is_kept(at) || owner.is_some_and(|owner| self.is_kept(owner)) || !taken.insert(number) {
+                continue;
+            }
+            match input.index.kind(at.entry) {
+                ObjectKind::Tree => (set.trees, _) = (set.trees + 1, trees.push(at)),
+                ObjectKind::Blob => (set.blobs, _) = (set.blobs + 1, blobs.push(at)),
+                ObjectKind::Commit | ObjectKind::Tag => continue,
+            }
+            set.taken.push(number);
+        }
+    }
+
+    /// Puts everything in its place; root sets are in the second of two layers. What is kept and in no set comes last in its cluster: tags, commits without
     /// segment, and what only a set had whose commit or root another input has, too.
     fn arrange(&mut self, mut commits: Vec<At>, mut trees: Vec<At>, mut blobs: Vec<At>) {
         for at in commits.iter().chain(&trees).chain(&blobs) {
@@ -237,8 +333,8 @@ impl<'a> Plan<'a> {
             }
         }
         for number in 0..u32::try_from(self.kept.len()).unwrap_or(NONE) {
-            let is_left = self.kept.get(number as usize) == Some(&number) && self.place(number).is_none();
-            let Some(at) = self.at(number).filter(|_| is_left) else {
+            let is_placed = self.place(number).is_some();
+            let Some(at) = self.at(number).filter(|at| self.is_kept(*at) && !is_placed) else {
                 continue;
             };
             match self.input(at).map(|input| input.index.kind(at.entry)) {
@@ -294,6 +390,11 @@ impl<'a> Plan<'a> {
         } else {
             self.stored_base(place)
         }
+    }
+
+    /// Entries of all inputs together.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
     }
 
     /// What the entry at a place is based on, if its stored form is kept.
@@ -389,10 +490,13 @@ impl<'a> Plan<'a> {
                 ..set.at
             })
         });
-        lost.map(Link::Local)
-            .chain(links)
-            .map(|link| self.link(set.at.input, link))
-            .collect()
+        let is_own = |link: &Link| {
+            let number = self.find(set.at.input, *link);
+            number.is_some_and(|number| set.taken.contains(&number))
+        };
+        let links = lost.map(Link::Local).chain(links);
+        let links = links.filter(|link| set.taken.is_empty() || !is_own(link));
+        links.map(|link| self.link(set.at.input, link)).collect()
     }
 
     /// The id of the entry at a place.
@@ -436,9 +540,22 @@ impl<'a> Plan<'a> {
         self.input(at)?.index.oid(at.entry)
     }
 
+    /// Whether the new layer holds this copy.
     fn is_kept(&self, at: At) -> bool {
-        self.number(at)
-            .is_some_and(|number| self.kept.get(number as usize) == Some(&number))
+        self.number(at).is_some_and(|number| {
+            let is_in = self.part.is_none_or(|part| part.holds(number));
+            is_in && self.kept.get(number as usize) == Some(&number)
+        })
+    }
+
+    /// Whether an object is in the other, first part of the inputs.
+    pub(super) fn is_before(&self, number: u32) -> bool {
+        self.part.is_some_and(|part| !part.is_first && !part.holds(number))
+    }
+
+    /// Whether an object is in the other, second part of the inputs.
+    pub(super) fn is_after(&self, number: u32) -> bool {
+        self.part.is_some_and(|part| part.is_first && !part.holds(number))
     }
 
     pub(super) fn place(&self, number: u32) -> Option<u32> {

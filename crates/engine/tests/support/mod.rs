@@ -66,6 +66,7 @@ pub async fn engine() -> Engine {
         workers: Workers::Pool(tokio::runtime::Handle::current()),
         options: EngineOptions {
             check_ids: true,
+            divide_bytes_min: 0,
             ..EngineOptions::default()
         },
     };
