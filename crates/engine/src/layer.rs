@@ -155,6 +155,16 @@ impl Layer {
             .is_none_or(|filter| filter.may_contain(oid)))
     }
 
+    /// The entry of `oid`, if what is loaded already tells; the outer `None` if it does not. A push asks every layer for every
+    /// object that it brings, and nearly always this answers.
+    pub(crate) fn find_loaded(&self, oid: &ObjectId) -> Option<Option<u32>> {
+        if let Some(index) = self.index.get() {
+            return Some(index.find(oid));
+        }
+        let filter = self.filter.get()?.as_ref()?;
+        (!filter.may_contain(oid)).then_some(None)
+    }
+
     /// The entry of `oid`. Loads the index only if the filter does not rule the object out.
     pub async fn find(&self, oid: &ObjectId) -> Result<Option<u32>, EngineError> {
         if let Some(index) = self.index.get() {

@@ -119,7 +119,11 @@ impl View {
             return Ok(Some(Location { layer, entry }));
         }
         for layer in self.bucket_layers().await? {
-            if let Some(entry) = layer.find(oid).await? {
+            let found = match layer.find_loaded(oid) {
+                Some(found) => found,
+                None => layer.find(oid).await?,
+            };
+            if let Some(entry) = found {
                 return Ok(Some(Location {
                     layer: Arc::clone(layer),
                     entry,

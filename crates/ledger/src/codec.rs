@@ -8,11 +8,8 @@ use cuesta_format::{
 };
 
 pub(crate) fn encode_entry(number: u64, edits: &mut dyn Iterator<Item = &Edit>) -> Result<Bytes, LedgerError> {
-    let entry = Entry {
-        number,
-        edits: edits.cloned().collect(),
-    };
-    encoded(entry.encode())
+    let edits: Vec<&Edit> = edits.collect();
+    encoded(cuesta_format::encode_entry(number, edits.iter().copied()))
 }
 
 pub(crate) fn decode_entry(log: LogId, number: u64, bytes: &Bytes) -> Result<Vec<Edit>, LedgerError> {

@@ -139,12 +139,9 @@ pub(crate) struct InlineChange {
 }
 
 impl InlineChange {
-    /// A change that removes layers.
-    pub(crate) fn removing(gone: Vec<Arc<LayerRecord>>) -> Self {
-        Self {
-            gone,
-            added: Vec::new(),
-        }
+    /// The same, and layers that are removed.
+    pub(crate) fn removing(self, gone: Vec<Arc<LayerRecord>>) -> Self {
+        Self { gone, ..self }
     }
 
     /// Has it add a layer, too, which need not be inline.

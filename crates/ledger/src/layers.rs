@@ -72,16 +72,31 @@ impl Layers {
         self.by_id.get(&id)
     }
 
-    /// Takes layers out, each of which must be there; answers them and the position where what replaces them belongs:
-    /// that of the newest, so that a layer never comes after one whose deltas build on it. Without any, that is the end.
-    pub(crate) fn remove(&mut self, ids: &[LayerId]) -> Result<(Vec<Arc<LayerRecord>>, usize), Conflict> {
+    /// Whether layers can be removed, each of which must be there, and then others added, which must not.
+    pub(crate) fn check(&self, removed: &[LayerId], added: &[AddedLayer]) -> Result<(), Conflict> {
+        let mut leaving = BTreeSet::new();
+        for id in removed {
+            if !self.by_id.contains_key(id) || !leaving.insert(*id) {
+                return Err(Conflict::LayerMissing(*id));
+            }
+        }
+        let mut coming = BTreeSet::new();
+        for id in added.iter().map(|added| added.meta.id) {
+            let stays = self.by_id.contains_key(&id) && !leaving.contains(&id);
+            if stays || !coming.insert(id) {
+                return Err(Conflict::LayerExists(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes layers out; answers them and the position where what replaces them belongs: that of the newest, so that a
+    /// layer never comes after one whose deltas build on it. Without any, that is the end.
+    pub(crate) fn remove(&mut self, ids: &[LayerId]) -> (Vec<Arc<LayerRecord>>, usize) {
         if ids.is_empty() {
-            return Ok((Vec::new(), self.list.len()));
+            return (Vec::new(), self.list.len());
         }
-        let mut gone = Vec::with_capacity(ids.len());
-        for id in ids {
-            gone.push(self.by_id.remove(id).ok_or(Conflict::LayerMissing(*id))?);
-        }
+        let gone = ids.iter().filter_map(|id| self.by_id.remove(id)).collect();
         let gone_ids: BTreeSet<LayerId> = ids.iter().copied().collect();
         let (mut kept, mut place) = (Vector::new(), 0);
         for record in &self.list {
@@ -92,15 +107,12 @@ impl Layers {
             }
         }
         self.list = kept;
-        Ok((gone, place))
+        (gone, place)
     }
 
     /// Puts a layer at `place`, which moves on.
-    pub(crate) fn insert(&mut self, record: Arc<LayerRecord>, place: &mut usize) -> Result<(), Conflict> {
-        let id = record.meta.id;
-        if self.by_id.insert(id, record.clone()).is_some() {
-            return Err(Conflict::LayerExists(id));
-        }
+    pub(crate) fn insert(&mut self, record: Arc<LayerRecord>, place: &mut usize) {
+        self.by_id.insert(record.meta.id, record.clone());
         // The usual place is the end, where a push is constant time.
         if *place == self.list.len() {
             self.list.push_back(record);
@@ -108,6 +120,5 @@ impl Layers {
             self.list.insert(*place, record);
         }
         *place += 1;
-        Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod driver;
 mod error;
 mod inline;
 mod layers;
+mod lists;
 mod log;
 mod machine;
 mod recent;

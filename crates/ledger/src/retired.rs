@@ -5,7 +5,7 @@
 //! are gone. As long as it is here nobody can add it again.
 
 use crate::conflict::Conflict;
-use crate::layers::{LayerRecord, Layers};
+use crate::layers::LayerRecord;
 use cuesta_format::{Collection, LayerId, RetiredLayer};
 use imbl::Vector;
 use std::sync::Arc;
@@ -38,14 +38,8 @@ impl Retired {
         }
     }
 
-    /// Does what a collector says in entry `number`, at `time_ms`, of a log with these layers.
-    pub(crate) fn collect(
-        &mut self,
-        collection: &Collection,
-        number: u64,
-        time_ms: i64,
-        layers: &Layers,
-    ) -> Result<(), Conflict> {
+    /// Does what a collector says in entry `number`, at `time_ms`; none of its orphans is in the list.
+    pub(crate) fn collect(&mut self, collection: &Collection, number: u64, time_ms: i64) {
         let deleted = self.0.iter().take_while(|layer| {
             // What nobody has seen cannot have had its time.
             layer.number < collection.deleted_below && layer.seen_ms.is_some()
@@ -59,14 +53,10 @@ impl Retired {
             }
         }
         for id in &collection.orphans {
-            if layers.find(*id).is_some() {
-                return Err(Conflict::LayerExists(*id));
-            }
             if self.check_new(*id).is_ok() {
                 self.push(*id, number);
             }
         }
-        Ok(())
     }
 
     fn push(&mut self, id: LayerId, number: u64) {

@@ -5,15 +5,14 @@
 
 use crate::codec;
 use crate::conflict::{Conflict, RefConflict};
-use crate::inline::{InlineChange, InlineObjects};
-use crate::layers::{LayerRecord, Layers};
+use crate::layers::LayerRecord;
+use crate::lists::Lists;
 use crate::recent::Recent;
 use crate::retired::Retired;
 use crate::{LedgerError, Machine};
 use bytes::Bytes;
 use cuesta_format::{
-    AddedLayer, Cause, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, RetiredLayer,
-    SymrefChange,
+    Cause, Checkpoint, Edit, EditId, LayerId, LayerPlace, LogId, RefTarget, RefUpdate, RetiredLayer, SymrefChange,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use imbl::{OrdMap, Vector};
@@ -30,10 +29,7 @@ pub struct State {
     symrefs: OrdMap<RefName, RefName>,
     settings: OrdMap<String, String>,
     shallow: Arc<[ObjectId]>,
-    layers: Layers,
-    retired: Retired,
-    inline_objects: InlineObjects,
-    recent: Recent,
+    lists: Lists,
 }
 
 impl State {
@@ -69,23 +65,23 @@ impl State {
 
     /// The layers, newest last. A layer that replaces others stands where the newest of them stood.
     pub fn layers(&self) -> &Vector<Arc<LayerRecord>> {
-        self.layers.list()
+        self.lists.layers.list()
     }
 
     /// The layer of that id.
     pub fn layer(&self, id: LayerId) -> Option<&Arc<LayerRecord>> {
-        self.layers.find(id)
+        self.lists.layers.find(id)
     }
 
     /// Layers that left the list and whose payloads may still be in the bucket, in the order in which they left.
     pub fn retired(&self) -> &Vector<RetiredLayer> {
-        self.retired.list()
+        self.lists.retired.list()
     }
 
     /// Where an object lies in the inline layers: the newest that has it, and its entry there.
     pub fn inline_object(&self, oid: &ObjectId) -> Option<(&Arc<LayerRecord>, u32)> {
-        let (layer, entry) = self.inline_objects.find(oid)?;
-        Some((self.layers.find(layer)?, entry))
+        let (layer, entry) = self.lists.inline_objects.find(oid)?;
+        Some((self.lists.layers.find(layer)?, entry))
     }
 
     /// The object that `name` stands for: through symbolic refs, as deep as git follows them.
@@ -108,7 +104,7 @@ impl State {
 
     /// The entry that holds the edit of this id, if it is among the last [`crate::RECENT_EDITS_MAX`].
     pub fn entry_of(&self, id: EditId) -> Option<u64> {
-        self.recent.entry_of(id)
+        self.lists.recent.entry_of(id)
     }
 
     /// Applies an edit whole, or changes nothing and says why.
@@ -119,27 +115,22 @@ impl State {
     /// decides where it goes, as if they had come one after the other. The cost follows the edit, plus one pass over the
     /// layer list if it removes layers, and one over the retired for each layer in the bucket that it adds.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), Conflict> {
-        // The objects of inline layers are changed in place, when nothing can fail any more: of shared nodes each change
-        // copies a path, and each push brings several objects.
-        let inline_objects = std::mem::take(&mut self.inline_objects);
+        let lists = std::mem::take(&mut self.lists);
         let mut next = self.clone();
-        self.inline_objects = inline_objects;
-        let change = next.apply_fallibly(edit)?;
-        next.inline_objects = std::mem::take(&mut self.inline_objects);
-        next.inline_objects.change(change, &next.layers);
-        next.recent.push(edit.id, next.number);
-        *self = next;
-        Ok(())
-    }
-
-    /// All of an edit but what it means for the objects of inline layers.
-    fn apply_fallibly(&mut self, edit: &Edit) -> Result<InlineChange, Conflict> {
-        self.apply_format(edit)?;
-        self.apply_refs(edit)?;
-        let change = self.apply_layers(edit)?;
-        self.apply_collection(edit)?;
-        self.apply_settings(edit);
-        Ok(change)
+        let named = next.apply_format(edit).and_then(|()| next.apply_refs(edit));
+        match named.and_then(|()| lists.check(next.object_format, edit)) {
+            Err(conflict) => {
+                self.lists = lists;
+                Err(conflict)
+            }
+            Ok(planned) => {
+                next.lists = lists;
+                next.lists.apply(edit, planned, next.number);
+                next.apply_settings(edit);
+                *self = next;
+                Ok(())
+            }
+        }
     }
 
     /// Ends an entry: the edits applied since the last call are that entry's.
@@ -167,39 +158,25 @@ impl State {
                 .collect(),
             shallow: self.shallow.to_vec(),
             layers: self.layers().iter().map(|layer| layer.to_added()).collect(),
-            recent_edits: self.recent.ids().collect(),
+            recent_edits: self.lists.recent.ids().collect(),
             retired: self.retired().iter().copied().collect(),
         })
     }
 
     /// The state that a checkpoint holds. A conflict says what in it contradicts itself.
     pub fn from_checkpoint(checkpoint: Checkpoint) -> Result<Self, Conflict> {
-        let mut state = Self {
+        let format = Some(checkpoint.object_format);
+        let recent = Recent::restored(checkpoint.recent_edits, checkpoint.number);
+        let retired = Retired::restored(checkpoint.retired);
+        Ok(Self {
             number: checkpoint.number,
-            object_format: Some(checkpoint.object_format),
+            object_format: format,
             refs: checkpoint.refs.into_iter().collect(),
             symrefs: checkpoint.symrefs.into_iter().collect(),
             settings: checkpoint.settings.into_iter().collect(),
             shallow: checkpoint.shallow.into(),
-            recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
-            retired: Retired::restored(checkpoint.retired),
-            ..Self::default()
-        };
-        let (mut end, mut change) = (0, InlineChange::default());
-        for added in checkpoint.layers {
-            state.add_layer(added, &mut end, &mut change)?;
-        }
-        state.inline_objects.change(change, &state.layers);
-        Ok(state)
-    }
-
-    fn add_layer(&mut self, added: AddedLayer, place: &mut usize, change: &mut InlineChange) -> Result<(), Conflict> {
-        let record = Arc::new(LayerRecord::new(added.meta, added.place));
-        if !record.is_inline() {
-            self.retired.check_new(record.meta.id)?;
-        }
-        self.layers.insert(record.clone(), place)?;
-        change.add(self.object_format, record)
+            lists: Lists::restored(format, &checkpoint.layers, retired, recent)?,
+        })
     }
 
     fn apply_format(&mut self, edit: &Edit) -> Result<(), Conflict> {
@@ -339,27 +316,6 @@ impl State {
             Some(_) => Ok(()),
             None => Err(RefConflict::Loop),
         }
-    }
-
-    fn apply_layers(&mut self, edit: &Edit) -> Result<InlineChange, Conflict> {
-        if edit.removed.is_empty() && edit.added.is_empty() {
-            return Ok(InlineChange::default());
-        }
-        let (gone, mut place) = self.layers.remove(&edit.removed)?;
-        self.retired.retire(&gone, self.number);
-        let mut change = InlineChange::removing(gone);
-        for added in &edit.added {
-            self.add_layer(added.clone(), &mut place, &mut change)?;
-        }
-        Ok(change)
-    }
-
-    fn apply_collection(&mut self, edit: &Edit) -> Result<(), Conflict> {
-        let Some(collection) = &edit.collection else {
-            return Ok(());
-        };
-        self.retired
-            .collect(collection, self.number, edit.time_ms, &self.layers)
     }
 
     fn apply_settings(&mut self, edit: &Edit) {
