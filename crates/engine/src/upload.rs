@@ -25,7 +25,7 @@ pub use filter::ObjectFilter;
 pub use negotiation::Negotiation;
 pub use offload::Offload;
 pub use plan::{Plan, plan};
-pub use policy::{WantPolicy, may_have, refused_want, shown_to};
+pub use policy::{Shown, WantPolicy, may_have, refused_want, shown_to};
 pub use reach::Reach;
 pub use request::UploadRequest;
 pub use shallow::{Boundary, Deepen, boundary};

@@ -214,9 +214,20 @@ impl View {
         if let Some(reach) = self.inner.reaches.find(hidden) {
             return Ok(reach);
         }
-        let (graph, rules) = (self.graph().await?, hidden.clone());
-        let work = move || Ok::<_, EngineError>(Arc::new(Reach::new(graph, &rules)?));
-        let reach = self.inner.world.workers.run(work).await?;
+        let (view, graph, rules) = (self.clone(), self.graph().await?, hidden.clone());
+        self.inner
+            .world
+            .workers
+            .run(move || view.reach_here(graph, &rules))
+            .await
+    }
+
+    /// The same on this thread, which must not be one of the reactor's.
+    pub(crate) fn reach_here(&self, graph: Arc<Graph>, hidden: &HiddenRefs) -> Result<Arc<Reach>, EngineError> {
+        if let Some(reach) = self.inner.reaches.find(hidden) {
+            return Ok(reach);
+        }
+        let reach = Arc::new(Reach::new(graph, hidden)?);
         self.inner.reaches.keep(hidden, Arc::clone(&reach));
         Ok(reach)
     }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use cuesta_engine::receive::{ReceiveRequest, RefCommand};
 use cuesta_engine::upload::{Negotiation, UploadRequest, WantPolicy, plan, refused_want, shown_to};
 use cuesta_engine::{Engine, EngineError, Repository, View};
-use cuesta_format::{RefTarget, RefUpdate};
+use cuesta_format::{Cause, RefTarget, RefUpdate};
 use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, ObjectKind, RefName};
+use cuesta_ledger::Committed;
 use futures::TryStreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -144,16 +145,7 @@ async fn the_graph_agrees_with_the_history() {
         let graph = world.view().await.graph().await.unwrap();
         let history = &world.history;
         let position = |commit: usize| graph.commit(&history.commits[commit].oid).unwrap();
-        let ancestors = |commit: usize| {
-            let mut found = BTreeSet::new();
-            let mut next = vec![commit];
-            while let Some(commit) = next.pop() {
-                if found.insert(commit) {
-                    next.extend(&history.commits[commit].parents);
-                }
-            }
-            found
-        };
+        let ancestors = |commit: usize| ancestors(history, [commit]);
         for commit in 0..history.commits.len() {
             let mine = ancestors(commit);
             let expected: BTreeSet<_> = mine.iter().map(|commit| position(*commit)).collect();
@@ -180,6 +172,58 @@ async fn the_graph_agrees_with_the_history() {
                     .all_reach(&[position(commit), position(0)], &[position(other)])
                     .unwrap();
                 assert_eq!(ready, mine.contains(&other) && ancestors(0).contains(&other));
+            }
+        }
+    }
+}
+
+/// Numbers of commits: these, and all that they reach.
+fn ancestors(history: &History, commits: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<usize> = commits.into_iter().collect();
+    while let Some(commit) = next.pop() {
+        if found.insert(commit) {
+            next.extend(&history.commits[commit].parents);
+        }
+    }
+    found
+}
+
+/// Whatever the wants and the order of haves: known is what a shown ref reaches.
+#[tokio::test(flavor = "multi_thread")]
+async fn haves_are_known_as_far_as_shown_refs_reach() {
+    for seed in 200..210 {
+        let mut world = World::new(seed, 40, 1 + seed as usize % 4).await;
+        let (history, rng) = (&world.history, &mut world.rng);
+        let count = history.commits.len();
+        let mut edit = world.repository.edit(Cause::Push, "");
+        let mut tips = Vec::new();
+        for (number, prefix) in [(0, "heads"), (1, "heads"), (2, "hidden"), (3, "hidden"), (4, "hidden")] {
+            let tip = rng.below(count);
+            tips.extend((prefix == "heads").then_some(tip));
+            let oid = history.commits[tip].oid;
+            edit.refs.push(RefUpdate {
+                name: RefName::new(format!("refs/{prefix}/{number}").as_bytes()).unwrap(),
+                old: None,
+                new: Some(RefTarget { oid, peeled: None }),
+            });
+        }
+        assert!(matches!(
+            world.repository.log().commit(edit).await.unwrap(),
+            Committed::Done { .. }
+        ));
+        let view = world.repository.view().await.unwrap();
+        let shown = ancestors(history, tips.iter().copied());
+        for _ in 0..8 {
+            let want = *shown.iter().nth(rng.below(shown.len())).unwrap();
+            let want = history.commits[want].oid;
+            let hidden = HiddenRefs::new(["refs/hidden"]);
+            let bound = shown_to(&view, WantPolicy::Reachable, &hidden).await.unwrap();
+            let mut negotiation = Negotiation::new(&view, &[want], bound).await.unwrap();
+            for _ in 0..count {
+                let have = rng.below(count);
+                let known = negotiation.have(&history.commits[have].oid).unwrap();
+                assert_eq!(known, shown.contains(&have), "commit {have}");
             }
         }
     }

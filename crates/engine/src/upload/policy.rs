@@ -1,7 +1,6 @@
 //! Which objects a client may ask for by id.
 
-use super::Reach;
-use crate::{EngineError, View};
+use crate::{EngineError, Graph, View};
 use cuesta_git::{HiddenRefs, ObjectId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -81,16 +80,40 @@ pub async fn may_have(
     }
 }
 
-/// What bounds the objects whose being here a client may learn of; `None` if nothing does. That is what it may ask for: where
-/// refs are hidden from it, what the others reach.
-///
-/// Cost, only where refs are hidden: for the first who asks of a view, a walk over the history of its refs.
-pub async fn shown_to(view: &View, policy: WantPolicy, hidden: &HiddenRefs) -> Result<Option<Arc<Reach>>, EngineError> {
+/// What a client may learn of in a view where refs are hidden from it: what the others reach.
+#[derive(Clone)]
+pub struct Shown {
+    view: View,
+    graph: Arc<Graph>,
+    hidden: HiddenRefs,
+}
+
+impl Shown {
+    /// Whether a shown ref reaches `oid`. Not for the reactor: the first who asks of a view walks over the history of its refs.
+    pub fn reaches(&self, oid: &ObjectId) -> Result<bool, EngineError> {
+        self.view
+            .reach_here(Arc::clone(&self.graph), &self.hidden)?
+            .reaches(oid)
+    }
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shown")
+            .field("view", &self.view)
+            .field("hidden", &self.hidden)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What bounds the objects whose being here a client may learn of, which is what it may ask for; `None` if nothing does.
+pub async fn shown_to(view: &View, policy: WantPolicy, hidden: &HiddenRefs) -> Result<Option<Shown>, EngineError> {
     let hidden = policy.hidden(hidden);
     if hidden.is_empty() {
         return Ok(None);
     }
-    view.reach(&hidden).await.map(Some)
+    let (view, graph) = (view.clone(), view.graph().await?);
+    Ok(Some(Shown { view, graph, hidden }))
 }
 
 /// Those of `wants` that no shown ref names.
