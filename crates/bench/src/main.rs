@@ -31,7 +31,7 @@ enum Command {
         /// Runs of each cheap operation
         #[arg(long, default_value_t = 9)]
         runs: usize,
-        /// Let stock git repack with bitmaps and a commit-graph after the push
+        /// Let stock git repack with bitmaps and a commit-graph after the push, and cuesta compact
         #[arg(long)]
         repack: bool,
         /// How many commits the fetching clients are behind
