@@ -25,7 +25,12 @@ const SETTINGS: [&str; 3] = ["http.receivepack", "http.uploadpack", "http.getany
 /// Settings in those sections that name files of the source's machine.
 const FILE_SETTINGS: [&str; 1] = ["receive.fsck.skiplist"];
 /// Settings with several values; the others' last value counts.
-const LISTS: [&str; 3] = ["transfer.hiderefs", "receive.hiderefs", "uploadpack.hiderefs"];
+const LISTS: [&str; 4] = [
+    "transfer.hiderefs",
+    "receive.hiderefs",
+    "uploadpack.hiderefs",
+    "uploadpack.blobpackfileuri",
+];
 /// Extensions that change nothing for a reader of objects and refs (gitrepository-layout, "repositoryformatversion").
 const EXTENSIONS: [&str; 8] = [
     "noop",
@@ -267,6 +272,7 @@ mod tests {
             \tdenyDeletes\n\tdenyNonFastForwards = false\n\tdenyNonFastForwards = yes\n[receive \"fsck\"]\n\
             \tskipList = /etc/passwd\n\tbadDate = ignore\n[http]\n\treceivepack = true\n\tproxy = http://x\n[transfer]\n\
             \thideRefs = refs/a\n\thideRefs = !refs/a/b\n[uploadpackfilter \"blob:none\"]\n\tallow = true\n\
+            [uploadpack]\n\tblobPackfileUri = a b https://x\n\tblobPackfileUri = c d https://y\n\
             [bundle]\n\tversion = 1\n[bundle \"one\"]\n\turi = https://x/y\n";
         let expected = pairs(&[
             ("bundle.one.uri", "https://x/y"),
@@ -276,6 +282,7 @@ mod tests {
             ("receive.denynonfastforwards", "yes"),
             ("receive.fsck.baddate", "ignore"),
             ("transfer.hiderefs", "refs/a\n!refs/a/b"),
+            ("uploadpack.blobpackfileuri", "a b https://x\nc d https://y"),
             ("uploadpackfilter.blob:none.allow", "true"),
         ]);
         assert_eq!(settings(text), expected);
