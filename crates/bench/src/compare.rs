@@ -15,7 +15,7 @@ const CUESTA: &str = "cuesta";
 /// Where stock git keeps the repository.
 const STOCK_NAME: &str = "bench.git";
 /// Where cuesta does.
-const CUESTA_NAME: &str = "bench/bench";
+pub(crate) const CUESTA_NAME: &str = "bench/bench";
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ fn peak_mib(server: &str, costs: &[Cost]) -> String {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
@@ -187,7 +187,7 @@ fn start_stock(options: &Options) -> Result<Server> {
     start("git http-backend", command, &format!("/{STOCK_NAME}"))
 }
 
-fn start_cuesta(options: &Options) -> Result<Server> {
+pub(crate) fn start_cuesta(options: &Options) -> Result<Server> {
     let mut command = Command::new(&options.cuesta);
     command
         .arg("serve")
@@ -265,29 +265,40 @@ fn text(path: &Path) -> Result<&str> {
     path.to_str().context("a path is not text")
 }
 
-fn resolve(repository: &Path, revision: &str) -> Result<String> {
+pub(crate) fn resolve(repository: &Path, revision: &str) -> Result<String> {
     output(Command::new("git").args(["-C", text(repository)?, "rev-parse", "--verify", revision]))
 }
 
-fn push(repository: &Path, url: &str) -> Result<()> {
+pub(crate) fn push(repository: &Path, url: &str) -> Result<()> {
     git(&["-C", text(repository)?, "push", "--quiet", "--mirror", url])
 }
 
+/// Lets clients leave objects out.
+const FILTERS: &str = "uploadpack.allowFilter";
+
 /// Both servers serve partial clones, and their `HEAD` is the source's.
 fn set_up(options: &Options) -> Result<()> {
-    const FILTERS: &str = "uploadpack.allowFilter";
-    let source = text(&options.repository)?;
-    let head = output(Command::new("git").args(["-C", source, "symbolic-ref", "HEAD"]))?;
     let stock = stock_repository(options);
     let stock = text(&stock)?;
     git(&["-C", stock, "config", FILTERS, "true"])?;
-    git(&["-C", stock, "symbolic-ref", "HEAD", &head])?;
+    git(&["-C", stock, "symbolic-ref", "HEAD", &head(options)?])?;
+    set_up_cuesta(options)
+}
+
+/// Cuesta's part of that.
+pub(crate) fn set_up_cuesta(options: &Options) -> Result<()> {
     cuesta_repo(options, &["config", CUESTA_NAME, FILTERS, "true"])?;
-    cuesta_repo(options, &["set-head", CUESTA_NAME, &head])
+    cuesta_repo(options, &["set-head", CUESTA_NAME, &head(options)?])
+}
+
+/// The branch that the source's `HEAD` names.
+fn head(options: &Options) -> Result<String> {
+    let source = text(&options.repository)?;
+    output(Command::new("git").args(["-C", source, "symbolic-ref", "HEAD"]))
 }
 
 /// Runs `cuesta repo` beside the server.
-fn cuesta_repo(options: &Options, arguments: &[&str]) -> Result<()> {
+pub(crate) fn cuesta_repo(options: &Options, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(&options.cuesta);
     command
         .arg("--data")
@@ -323,11 +334,11 @@ fn stock_repository(options: &Options) -> PathBuf {
     options.scratch.join("stock").join(STOCK_NAME)
 }
 
-fn cuesta_data(options: &Options) -> PathBuf {
+pub(crate) fn cuesta_data(options: &Options) -> PathBuf {
     options.scratch.join(CUESTA)
 }
 
-fn clone(options: &Options, url: &str, how: &[&str], run: usize) -> Result<()> {
+pub(crate) fn clone(options: &Options, url: &str, how: &[&str], run: usize) -> Result<()> {
     let target = options.scratch.join(format!("clone-{run}"));
     let cloned = git(&[&["clone", "--quiet"], how, &[url, text(&target)?]].concat());
     std::fs::remove_dir_all(&target).context("cannot remove the clone")?;
@@ -335,7 +346,7 @@ fn clone(options: &Options, url: &str, how: &[&str], run: usize) -> Result<()> {
 }
 
 /// A bare repository with the history of the commit so far behind the tip.
-fn fetch_client(options: &Options, tip: &str, behind: u32) -> Result<PathBuf> {
+pub(crate) fn fetch_client(options: &Options, tip: &str, behind: u32) -> Result<PathBuf> {
     let client = crate::cgi::init_bare(&options.scratch, &format!("behind-{behind}.git"), "sha1")?;
     let base = resolve(&options.repository, &format!("{tip}~{behind}"))?;
     let mut pack = Command::new("git")
@@ -362,7 +373,7 @@ fn fetch_client(options: &Options, tip: &str, behind: u32) -> Result<PathBuf> {
 }
 
 /// Fetches the tip into a new repository that borrows the client's objects, so that every run starts equally far behind.
-fn fetch(options: &Options, client: &Path, url: &str, tip: &str, run: usize) -> Result<()> {
+pub(crate) fn fetch(options: &Options, client: &Path, url: &str, tip: &str, run: usize) -> Result<()> {
     let target = crate::cgi::init_bare(&options.scratch, &format!("fetch-{run}.git"), "sha1")?;
     std::fs::write(
         target.join("objects/info/alternates"),

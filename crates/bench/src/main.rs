@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use cuesta_bench::load::{self, Operation, Plan};
-use cuesta_bench::{cgi, compare, large_tree, stub};
+use cuesta_bench::slow_link::{Link, Requests};
+use cuesta_bench::{cgi, cold, compare, large_tree, stub};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,6 +65,35 @@ enum Command {
         /// Directory for packs and servers' files; what it holds from an earlier run is used again
         #[arg(long)]
         scratch: PathBuf,
+    },
+    /// Clone and fetch by a node with and without a cache, from a bucket behind a slow link; prints a table
+    Cold {
+        /// Bare repository to use
+        repository: PathBuf,
+        /// The cuesta binary
+        #[arg(long, default_value = "target/release/cuesta")]
+        cuesta: PathBuf,
+        /// Bucket for cuesta, with its keys in the environment (CUESTA_BUCKET_ACCESS_KEY_ID, …)
+        #[arg(long)]
+        bucket: String,
+        /// The S3-compatible server that has the bucket, over plain HTTP
+        #[arg(long)]
+        endpoint: SocketAddr,
+        /// From a request to the first byte of its answer, at least
+        #[arg(long, default_value_t = 30)]
+        round_trip_ms: u64,
+        /// Bandwidth of each connection, in each direction
+        #[arg(long, default_value_t = 100)]
+        megabytes_per_second: u64,
+        /// Runs of each operation
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+        /// Print what each operation asked the bucket for in its last cold run, and when
+        #[arg(long)]
+        list: bool,
+        /// Directory for the files of the node and the clients, a temporary one if not given
+        #[arg(long)]
+        scratch: Option<PathBuf>,
     },
     /// Serve bare repositories by git http-backend
     HttpBackend {
@@ -232,6 +262,34 @@ fn main() -> Result<()> {
             stock: !alone,
             scratch,
         }),
+        Command::Cold {
+            repository,
+            cuesta,
+            bucket,
+            endpoint,
+            round_trip_ms,
+            megabytes_per_second,
+            runs,
+            list,
+            scratch,
+        } => {
+            ensure!(megabytes_per_second > 0, "--megabytes-per-second must be above 0");
+            let temporary = tempfile::tempdir()?;
+            cold::run(&cold::Options {
+                repository,
+                cuesta,
+                bucket,
+                endpoint,
+                link: Link {
+                    round_trip: Duration::from_millis(round_trip_ms),
+                    bytes_per_second: megabytes_per_second.saturating_mul(1_000_000),
+                    requests: Requests::default(),
+                },
+                list,
+                runs,
+                scratch: scratch.unwrap_or_else(|| temporary.path().to_owned()),
+            })
+        }
         Command::HttpBackend { root, listen, set } => {
             let listener = TcpListener::bind(listen)?;
             println!("serving '{}' at http://{}", root.display(), listener.local_addr()?);
