@@ -259,6 +259,7 @@ impl Graph {
 
 impl Slot {
     async fn load(layer: Arc<Layer>) -> Result<Self, EngineError> {
+        layer.prefetch_cue();
         let (index, history) = futures::try_join!(layer.index(), layer.history())?;
         Ok(Self {
             index,

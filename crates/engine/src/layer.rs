@@ -21,6 +21,11 @@ use tokio::sync::OnceCell;
 /// A cue up to this size is read whole in one request: cheaper than a header first and sections after it.
 const CUE_WHOLE_BYTES_MAX: u64 = 256 << 10;
 
+/// Bytes of a cue that one request brings when all of it is wanted: small, since one stream from an object store is slow.
+const CUE_FETCH_BYTES: usize = 2 << 20;
+/// Bytes of a cue that are asked for before its header is known: no more than a small cache holds.
+const CUE_AHEAD_BYTES_MAX: u64 = 64 << 20;
+
 /// A layer of a repository. Shared by all views that have the layer, so that its cue is loaded once.
 pub struct Layer {
     meta: LayerMeta,
@@ -313,6 +318,21 @@ impl Layer {
     /// Counts memory that is held for this layer from now on.
     pub(crate) fn count_loaded(&self, bytes: u64) {
         self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Starts fetching the whole cue from a remote bucket, in several requests at once: who is about to load index and history
+    /// needs all of it, and would else wait for the header first.
+    pub(crate) fn prefetch_cue(&self) {
+        if let Source::Bucket { cache, cue_key, .. } = &self.source
+            && self.index.get().is_none()
+            && !cache.bucket().is_local()
+        {
+            let size = self.meta.cue_bytes.min(CUE_AHEAD_BYTES_MAX);
+            for start in (0..size).step_by(CUE_FETCH_BYTES) {
+                let end = size.min(start + CUE_FETCH_BYTES as u64);
+                cache.prefetch(cue_key, self.meta.cue_bytes, start..end, Access::Keep);
+            }
+        }
     }
 
     /// Starts fetching what a scan will read soon: one request, for the cache's largest fetch.

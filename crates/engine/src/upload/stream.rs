@@ -93,8 +93,11 @@ fn copy_layer(
         async move {
             let range = start..end.min(start + UNIT_BYTES);
             let layer = Arc::clone(&plan.graph.slot(slot)?.layer);
+            if start == 0 {
+                layer.prefetch(0..end.min(FETCH_BYTES));
+            }
             if start.is_multiple_of(FETCH_BYTES) {
-                layer.prefetch(start..end.min(start + FETCH_BYTES));
+                layer.prefetch(end.min(start + FETCH_BYTES)..end.min(start + 2 * FETCH_BYTES));
             }
             let bytes = layer.scan(range.clone()).await?;
             Ok::<_, EngineError>((range.end, bytes))

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 /// Bytes of one read, but for a gap at its end.
 pub(super) const UNIT_BYTES: u64 = 1 << 20;
-/// Where entries follow one another without a gap, this much is fetched at once, so that requests are few.
-pub(super) const FETCH_BYTES: u64 = 8 << 20;
+/// Where entries follow one another without a gap, this much is fetched at once, so that requests are few; and another as much
+/// while that is on its way, since one stream from an object store is slow.
+pub(super) const FETCH_BYTES: u64 = 4 << 20;
 /// Two runs of entries with no more between them than this are read as one.
 const GAP_BYTES_MAX: u64 = 32 << 10;
 /// Bytes of whole objects made for one unit, unless a single object is larger.
@@ -21,7 +22,8 @@ const REBUILD_BYTES: u64 = 4 << 20;
 pub(super) enum Unit {
     /// Objects to be sent whole. They come first, so that every delta on them comes later.
     Rebuild(Vec<Position>),
-    /// The copied ones among neighbouring entries of a layer, from one read. `ahead` is to be fetched meanwhile.
+    /// The copied ones among neighbouring entries of a layer, from one read. `ahead`, which will be read next, is to be fetched
+    /// meanwhile.
     Entries {
         slot: u32,
         entries: Range<u32>,
@@ -158,10 +160,11 @@ impl Units {
             self.entry = next + 1;
         }
         let mut ahead = None;
-        if bytes.end > self.fetched_to {
-            let run_end = index.offset(bits.next_absent(start));
-            self.fetched_to = run_end.min(bytes.start + FETCH_BYTES).max(bytes.end);
-            ahead = Some(bytes.start..self.fetched_to);
+        if bytes.end + FETCH_BYTES > self.fetched_to {
+            let run_end = index.offset(bits.next_absent(start)).max(bytes.end);
+            let from = self.fetched_to.max(bytes.start);
+            self.fetched_to = run_end.min(from + FETCH_BYTES).max(from);
+            ahead = (from < self.fetched_to).then_some(from..self.fetched_to);
         }
         Some(Unit::Entries {
             slot: self.slot,

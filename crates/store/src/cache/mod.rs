@@ -137,8 +137,8 @@ impl BlockCache {
         };
         let passing_bytes = options.memory_bytes_max / PASSING_SHARE;
         Ok(Self(Arc::new(Inner {
-            kept: blocks(options.memory_bytes_max - passing_bytes, block_bytes),
-            passing: blocks(passing_bytes, block_bytes),
+            kept: blocks(options.memory_bytes_max - passing_bytes, block_bytes, KEPT_PROVEN_SHARE),
+            passing: blocks(passing_bytes, block_bytes, PASSING_PROVEN_SHARE),
             bucket,
             disk,
             flights: Mutex::new(HashMap::new()),
@@ -517,7 +517,8 @@ impl Weighter<BlockId, Bytes> for BlockWeight {
     }
 }
 
-fn blocks(bytes_max: u64, block_bytes: u64) -> Blocks {
+/// Blocks of `bytes_max` in all; those that were read again may take `proven_share` of it from those that were not yet.
+fn blocks(bytes_max: u64, block_bytes: u64, proven_share: f64) -> Blocks {
     let items = usize::try_from(bytes_max / block_bytes).unwrap_or(usize::MAX).max(1);
     // A shard must hold a good many blocks: each evicts for itself alone.
     let shards = (items / BLOCKS_PER_SHARD_MIN).clamp(1, SHARDS_MAX);
@@ -525,6 +526,7 @@ fn blocks(bytes_max: u64, block_bytes: u64) -> Blocks {
         .estimated_items_capacity(items)
         .weight_capacity(bytes_max)
         .shards(shards)
+        .hot_allocation(proven_share)
         .build();
     match options {
         Ok(options) => Cache::with_options(
@@ -547,6 +549,10 @@ impl std::fmt::Debug for BlockCache {
 }
 
 const PASSING_SHARE: u64 = 8;
+/// The rest is for blocks fetched ahead, which nobody has read yet: a cue's, or those beside what was asked for.
+const KEPT_PROVEN_SHARE: f64 = 0.75;
+/// A pass reads each block about once, and what it fetched ahead must be there when it comes to it.
+const PASSING_PROVEN_SHARE: f64 = 0.5;
 const PREFETCH_QUEUE: usize = 32;
 const BLOCK_OVERHEAD_BYTES: usize = 128;
 const BLOCKS_PER_SHARD_MIN: usize = 32;

@@ -203,6 +203,25 @@ async fn a_prefetched_block_is_not_asked_for_again() {
 }
 
 #[tokio::test]
+async fn a_long_pass_finds_what_it_fetched_ahead() {
+    const WINDOW: u64 = 4_000;
+    let size = 200_000;
+    let bucket = bucket_with("p", size as usize).await;
+    let cache = BlockCache::new(bucket.clone(), options(160_000)).unwrap();
+    for start in (0..size).step_by(WINDOW as usize) {
+        cache.prefetch("p", size, start..start + WINDOW, Access::Scan);
+        // Landed, as it is when the reader is slower than the bucket.
+        let scan = async |range| cache.read_pieces("p", size, range, Access::Scan).await.unwrap();
+        scan(start + WINDOW - 1..start + WINDOW).await;
+        // Reads that share a block with the one before.
+        for read in (start..start + WINDOW).step_by(500) {
+            scan(read..read + 500).await;
+        }
+    }
+    assert_eq!(range_requests(&bucket), size / WINDOW);
+}
+
+#[tokio::test]
 async fn blocks_on_disk_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let bucket = bucket_with("a/b+c", 20_500).await;
