@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 use support::{Server, Work};
 
 /// A file that was written so long ago.
+// Files on disk have the system's time.
+#[allow(clippy::disallowed_methods)]
 fn old_file(path: &Path, age: Duration) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, "of a push that was cut off").unwrap();
