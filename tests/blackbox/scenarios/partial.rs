@@ -82,7 +82,7 @@ fn depths(version: &'static str) -> impl Fn(&Session<'_>) -> Result<()> {
         three.record_shallow(session)?;
         publisher.commit("main", "new", "1\n")?;
         publisher.git(&["push", "--quiet", "origin", "main"])?;
-        // Before 2.50 stock git deepens below refs that are not fetched, too.
+        // Git 2.47 deepens below refs that are not fetched, too, and 2.55 does not.
         three.succeed(&["-c", &setting, "fetch", "--deepen=2"])?;
         three.record_shallow(session)?;
         for options in [
