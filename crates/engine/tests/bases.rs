@@ -238,6 +238,26 @@ async fn damaged_content_is_not_written_anew() {
     assert_eq!(layers(&target).await[0].0.id, layer.0.id);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_is_not_what_its_id_says_is_not_written_anew() {
+    let mut rng = Rng(11);
+    let mut history = History::random(ObjectFormat::Sha1, 25, &mut rng);
+    let blobs = history
+        .objects
+        .values_mut()
+        .filter(|(kind, _)| *kind == ObjectKind::Blob);
+    for byte in blobs.filter_map(|(_, content)| content.first_mut()) {
+        *byte ^= 1;
+    }
+    let engine = engine().await;
+    let repository = repository(&engine, history.format).await;
+    let layer = build(&history, &spec(&history, 0, 1, &mut rng), &BTreeSet::new(), &mut rng);
+    push(&engine, &repository, layer, Vec::new()).await;
+    let failed = repository.compact_whole(&Watch::default()).await;
+    assert!(matches!(failed, Err(EngineError::Corrupt { .. })), "{failed:?}");
+    assert!(!repository.known_view().state().layers()[0].meta.bases_chosen);
+}
+
 /// Layers with copies of objects in several of them, deltas that lead anywhere, roots, and objects that nothing vouches for.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_layers_become_few_and_every_object_reads_back() {
