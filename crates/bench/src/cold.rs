@@ -45,6 +45,8 @@ pub fn run(options: &Options) -> Result<()> {
         serve_arguments: serve_arguments(options, endpoint),
         runs: options.runs,
         repack: false,
+        compact: true,
+        only: String::new(),
         behind: vec![BEHIND],
         scratch: options.scratch.clone(),
     };

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CUESTA: &str = "cuesta";
+const PUSH: &str = "push --mirror";
 /// Where stock git keeps the repository.
 const STOCK_NAME: &str = "bench.git";
 /// Where cuesta does.
@@ -31,6 +32,10 @@ pub struct Options {
     /// Whether both may put their house in order after the push, as a well-kept host does at night: stock git repacks with
     /// bitmaps and a commit-graph, cuesta compacts.
     pub repack: bool,
+    /// Whether cuesta may do so alone. It does by itself once nobody has pushed for a minute.
+    pub compact: bool,
+    /// Which operations, by a part of their names; a push comes first in any case.
+    pub only: String,
     /// How far behind the fetching clients are, in commits of the first-parent line.
     pub behind: Vec<u32>,
     /// Where servers and clients keep their files.
@@ -68,13 +73,21 @@ pub fn run(options: &Options) -> Result<()> {
     println!("| operation | server | wall s | client CPU s | server CPU s | peak MiB | bucket requests |");
     println!("|---|---|---|---|---|---|---|");
     let dear = options.runs.div_ceil(3);
-    measure(&servers, "push --mirror", 1, 1, |url, _| push(&options.repository, url))?;
-    measure(&servers, "ls-remote", options.runs, 10, |url, _| {
+    let measure = |label: &str, runs, repeats, operation: &dyn Fn(&str, usize) -> Result<()>| {
+        if label == PUSH || label.contains(&options.only) {
+            measure(&servers, label, runs, repeats, operation)?;
+        }
+        anyhow::Ok(())
+    };
+    measure(PUSH, 1, 1, &|url, _| push(&options.repository, url))?;
+    measure("ls-remote", options.runs, 10, &|url, _| {
         git(&["ls-remote", "--quiet", url])
     })?;
     set_up(options)?;
     if options.repack {
         repack_stock(options)?;
+    }
+    if options.repack || options.compact {
         cuesta_repo(options, &["compact", "--quiet", CUESTA_NAME])?;
     }
     for how in [
@@ -85,18 +98,21 @@ pub fn run(options: &Options) -> Result<()> {
         &["--filter=blob:none"],
     ] {
         let label = format!("clone {}", how.join(" "));
-        measure(&servers, &label, dear, 1, |url, run| clone(options, url, how, run))?;
+        measure(&label, dear, 1, &|url, run| clone(options, url, how, run))?;
     }
     // The first of its kind, and again: servers may remember what they built.
     let shallow = &["--no-checkout", "--depth=1"];
     for (label, runs) in [("clone --depth=1, first", 1), ("clone --depth=1, again", options.runs)] {
-        measure(&servers, label, runs, 1, |url, run| clone(options, url, shallow, run))?;
+        measure(label, runs, 1, &|url, run| clone(options, url, shallow, run))?;
     }
     let tip = resolve(&options.repository, "HEAD")?;
     for behind in &options.behind {
-        let client = fetch_client(options, &tip, *behind)?;
         let label = format!("fetch, {behind} behind");
-        measure(&servers, &label, options.runs, 3, |url, run| {
+        if !label.contains(&options.only) {
+            continue;
+        }
+        let client = fetch_client(options, &tip, *behind)?;
+        measure(&label, options.runs, 3, &|url, run| {
             fetch(options, &client, url, &tip, run)
         })?;
     }

@@ -35,6 +35,12 @@ enum Command {
         /// Let stock git repack with bitmaps and a commit-graph after the push, and cuesta compact
         #[arg(long)]
         repack: bool,
+        /// Let cuesta alone compact after the push, as it does by itself when nobody has pushed for a minute
+        #[arg(long)]
+        compact: bool,
+        /// Only operations with this in their names, such as 'clone' or 'fetch, 10'
+        #[arg(long, default_value = "")]
+        only: String,
         /// How many commits the fetching clients are behind
         #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000")]
         behind: Vec<u32>,
@@ -229,6 +235,8 @@ fn main() -> Result<()> {
             bucket,
             runs,
             repack,
+            compact,
+            only,
             behind,
             scratch,
         } => {
@@ -241,6 +249,8 @@ fn main() -> Result<()> {
                 serve_arguments,
                 runs,
                 repack,
+                compact,
+                only,
                 behind,
                 scratch,
             })
