@@ -194,6 +194,15 @@ impl<'s, 'h> Client<'s, 'h> {
             .map(drop)
     }
 
+    /// A bare clone `name` of this repository, two commits deep, that has the session's for its origin.
+    pub(crate) fn cut(&self, name: &str) -> Result<Self> {
+        let target = format!("../{name}");
+        self.git(&["clone", "--quiet", "--no-local", "--depth=2", "--bare", ".", &target])?;
+        let cut = Self::new(self.session, name);
+        cut.git(&["config", "remote.origin.url", &self.session.url()])?;
+        Ok(cut)
+    }
+
     /// Shows the transcript every ref, every reachable object and whether all is well.
     pub(crate) fn record_state(&self) -> Result<()> {
         let refs = self.git(&["for-each-ref", "--format=%(objectname) %(refname) %(symref)"])?;

@@ -158,17 +158,7 @@ fn pushes(version: &'static str) -> impl Fn(&Session<'_>) -> Result<()> {
         let mut history = session.history(82);
         history.line("strange", &[], 5);
         stranger.import(&history)?;
-        stranger.git(&[
-            "clone",
-            "--quiet",
-            "--no-local",
-            "--depth=2",
-            "--bare",
-            ".",
-            "../cut.git",
-        ])?;
-        let cut = Client::new(session, "cut.git");
-        cut.git(&["config", "remote.origin.url", &session.url()])?;
+        let cut = stranger.cut("cut.git")?;
         cut.refused(&["push", "origin", "HEAD:refs/heads/strange"])
     }
 }

@@ -468,17 +468,7 @@ fn shallow_client(session: &Session<'_>) -> Result<()> {
         client.commit("main", "a", &format!("{number}\n"))?;
     }
     client.succeed(&["push", "origin", "main"])?;
-    client.git(&[
-        "clone",
-        "--quiet",
-        "--no-local",
-        "--depth=2",
-        "--bare",
-        ".",
-        "../shallow.git",
-    ])?;
-    let shallow = Client::new(session, "shallow.git");
-    shallow.git(&["config", "remote.origin.url", &session.url()])?;
+    let shallow = client.cut("shallow.git")?;
     shallow.commit("main", "b", "new\n")?;
     shallow.succeed(&["push", "origin", "main"])
 }
