@@ -121,13 +121,7 @@ fn symbolic_refs_are_pushed_to_as_to_stock_git() {
 
 /// Signs with a key of its own, as a user would have it set up.
 fn signing(pair: &Pair) {
-    let key = pair.work.path("key");
-    let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-        .arg(&key)
-        .status()
-        .unwrap();
-    assert!(made.success());
+    let key = pair.work.ssh_key();
     pair.git(&["config", "gpg.format", "ssh"]);
     pair.git(&["config", "user.signingkey", key.to_str().unwrap()]);
 }

@@ -112,13 +112,7 @@ fn signed_pushes(client: Client) {
     let (mut server, work) = (server(), Work::new());
     let source = work.repository("source", "sha1");
     let git = Git { work: &work, client };
-    let key = work.path("key");
-    let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-        .arg(&key)
-        .status()
-        .unwrap();
-    assert!(made.success());
+    let key = work.ssh_key();
     let url = server.ssh_url("a/b");
     git.run(&source, &["push", "-q", &url, "main"]);
     server.cuesta(&["repo", "config", "a/b", "receive.certNonceSeed", "sekrit"]);

@@ -246,6 +246,18 @@ impl Work {
         self.directory.path().join(name)
     }
 
+    /// A new SSH key without a passphrase, and its public half beside it.
+    pub fn ssh_key(&self) -> PathBuf {
+        let key = self.path("key");
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        key
+    }
+
     /// A new repository with one commit on `main`.
     pub fn repository(&self, name: &str, format: &str) -> PathBuf {
         let path = self.path(name);
