@@ -24,8 +24,8 @@ pub use account::{
 pub use accounts::{AccountsCheckpoint, AccountsEntry, account_change_len_max};
 pub use checkpoint::Checkpoint;
 pub use cue::{
-    Base, Cue, CueBuilder, CueCounts, CueHeader, Entries, Externals, Filter, INDEX_COUNT_MAX, Link, Links, Lookup,
-    Roots, SectionKind, SegmentRow, Segments,
+    Base, Cue, CueBuilder, CueCounts, CueHeader, Entries, EntryFacts, Externals, Filter, FinishedCue, INDEX_COUNT_MAX,
+    Link, Links, Lookup, Roots, SectionKind, SegmentRow, Segments,
 };
 pub use directory::{AbandonedLog, DirectoryCheckpoint, DirectoryEntry};
 pub use edit::{

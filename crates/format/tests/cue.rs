@@ -5,11 +5,26 @@
 mod model;
 
 use bytes::Bytes;
-use cuesta_format::{Base, Cue, CueBuilder, CueHeader, ErrorKind, FormatError, Link, SectionKind};
+use cuesta_format::{
+    Base, Cue, CueBuilder, CueHeader, EntryFacts, ErrorKind, FinishedCue, FormatError, Link, SectionKind,
+};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use model::{Layer, layer, layers, oid, small_push};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+
+/// Ids and sizes where the caller has them.
+struct Lent<'a>(&'a [model::Entry]);
+
+impl EntryFacts for Lent<'_> {
+    fn oid(&self, entry: u32) -> ObjectId {
+        self.0[entry as usize].oid
+    }
+
+    fn size(&self, entry: u32) -> u64 {
+        self.0[entry as usize].size
+    }
+}
 
 fn assert_same(read: &Layer, written: &Layer) {
     assert_eq!(format!("{read:#?}"), format!("{written:#?}"));
@@ -25,6 +40,35 @@ proptest! {
         assert_same(&Layer::read(&cue), &layer);
         let external = |entry: &model::Entry| matches!(entry.base, Base::External(_));
         prop_assert_eq!(cue.header.self_contained, !layer.entries.iter().any(external));
+    }
+
+    #[test]
+    fn pieces_are_the_whole(layer in layers(2000), piece_len in 1usize..10_000) {
+        let whole = layer.encode();
+        let pieces = |cue: FinishedCue<'_>| {
+            assert_eq!(cue.cue_len(), whole.len() as u64);
+            let mut pieces = Vec::new();
+            cue.write(piece_len, &mut |piece| { pieces.push(piece); Ok::<(), ()>(()) }).unwrap();
+            assert!(pieces.iter().all(|piece| piece.len() < piece_len + 512));
+            pieces.concat()
+        };
+        prop_assert_eq!(&pieces(layer.builder().finish(layer.entries_end).unwrap()), &whole);
+        let lent = || layer.fill(CueBuilder::with_lent_facts(layer.format, layer.entries.len()));
+        let facts = Lent(&layer.entries);
+        let order: Vec<u32> = {
+            let map: BTreeMap<ObjectId, u32> = layer.entries.iter().map(|entry| entry.oid).zip(0..).collect();
+            map.into_values().collect()
+        };
+        prop_assert_eq!(&pieces(lent().finish_with(layer.entries_end, &facts, None).unwrap()), &whole);
+        prop_assert_eq!(&pieces(lent().finish_with(layer.entries_end, &facts, Some(order.clone())).unwrap()), &whole);
+        prop_assert_eq!(&lent().finish_with(layer.entries_end, &facts, Some(order.clone())).unwrap().into_bytes().unwrap(), &whole);
+        if order.len() > 1 {
+            let short = order[1..].to_vec();
+            let wrong = [order.iter().rev().copied().collect(), short.clone(), [&order[..1], &short[1..], &order[..1]].concat()];
+            for order in wrong {
+                prop_assert!(lent().finish_with(layer.entries_end, &facts, Some(order)).is_err());
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Makes cues. The builder takes what a layer holds in pack order and refuses what breaks the order's rules.
 
-use super::column::{push_u32s, push_u64s};
-use super::{Base, CueCounts, CueHeader, INDEX_COUNT_MAX, Link, filter, lookup};
+use super::finished::{EntryFacts, Facts, FinishedCue};
+use super::{Base, CueCounts, INDEX_COUNT_MAX, Link};
 use crate::error::invalid;
 use crate::{FormatError, Result};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
@@ -20,21 +20,23 @@ const EXTERNALS_SCANNED_MAX: usize = 16;
 /// come those of the root sets; blobs likewise. Trees and blobs left over belong to no set.
 #[derive(Clone, Debug)]
 pub struct CueBuilder {
-    format: ObjectFormat,
-    unreachable: bool,
-    counts: CueCounts,
-    oids: Vec<u8>,
-    offsets: Vec<u64>,
-    sizes: Vec<u64>,
-    bases: Vec<u32>,
-    segments: Vec<SegmentRow>,
-    segment_runs: Runs,
-    parent_ends: Vec<u32>,
-    parents: Vec<u32>,
-    roots: Vec<(ObjectId, ObjectKind)>,
-    root_runs: Runs,
-    tag_targets: Vec<(ObjectId, ObjectKind)>,
-    externals: Vec<ObjectId>,
+    pub(super) format: ObjectFormat,
+    pub(super) unreachable: bool,
+    pub(super) counts: CueCounts,
+    /// Ids back to back and sizes of the entries; empty where the caller has them.
+    pub(super) oids: Vec<u8>,
+    pub(super) sizes: Vec<u64>,
+    facts_are_lent: bool,
+    pub(super) offsets: Vec<u64>,
+    pub(super) bases: Vec<u32>,
+    pub(super) segments: Vec<SegmentRow>,
+    pub(super) segment_runs: Runs,
+    pub(super) parent_ends: Vec<u32>,
+    pub(super) parents: Vec<u32>,
+    pub(super) roots: Vec<(ObjectId, ObjectKind)>,
+    pub(super) root_runs: Runs,
+    pub(super) tag_targets: Vec<(ObjectId, ObjectKind)>,
+    pub(super) externals: Vec<ObjectId>,
     external_index: HashMap<ObjectId, u32>,
 }
 
@@ -55,9 +57,9 @@ pub struct SegmentRow {
 
 /// The runs and links of segments or root sets: running totals of trees, blobs and links after each.
 #[derive(Clone, Debug, Default)]
-struct Runs {
-    ends: Vec<[u32; 3]>,
-    links: Vec<u32>,
+pub(super) struct Runs {
+    pub(super) ends: Vec<[u32; 3]>,
+    pub(super) links: Vec<u32>,
 }
 
 impl CueBuilder {
@@ -69,12 +71,24 @@ impl CueBuilder {
     /// An empty cue with room for that many entries.
     pub fn with_capacity(format: ObjectFormat, entries: usize) -> Self {
         Self {
+            oids: Vec::with_capacity(entries * format.width()),
+            sizes: Vec::with_capacity(entries),
+            facts_are_lent: false,
+            ..Self::with_lent_facts(format, entries)
+        }
+    }
+
+    /// An empty cue that remembers neither ids nor sizes of its entries: the caller has them, and lends them to
+    /// [`CueBuilder::finish_with`]. So it takes 12 bytes an entry.
+    pub fn with_lent_facts(format: ObjectFormat, entries: usize) -> Self {
+        Self {
             format,
             unreachable: false,
             counts: CueCounts::default(),
-            oids: Vec::with_capacity(entries * format.width()),
+            oids: Vec::new(),
+            sizes: Vec::new(),
+            facts_are_lent: true,
             offsets: Vec::with_capacity(entries + 1),
-            sizes: Vec::with_capacity(entries),
             bases: Vec::with_capacity(entries),
             segments: Vec::new(),
             segment_runs: Runs::default(),
@@ -111,11 +125,24 @@ impl CueBuilder {
             return invalid(WHAT, "an entry's oid is of the other object format");
         }
         *count += 1;
-        self.oids.extend_from_slice(oid.as_bytes());
+        if !self.facts_are_lent {
+            self.oids.extend_from_slice(oid.as_bytes());
+            self.sizes.push(size);
+        }
         self.offsets.push(offset);
-        self.sizes.push(size);
         self.bases.push(base.encode());
         Ok(index)
+    }
+
+    /// Where an entry that was added starts in the pack.
+    #[inline]
+    pub fn offset(&self, entry: u32) -> Option<u64> {
+        self.offsets.get(entry as usize).copied()
+    }
+
+    /// How many entries were added.
+    pub fn entries(&self) -> u32 {
+        self.counts.entries()
     }
 
     /// Adds the segment of the next commit and returns its index.
@@ -192,36 +219,33 @@ impl CueBuilder {
     ///
     /// Fails where an index leads nowhere, offsets do not ascend, an oid comes twice, runs hold more than there is, or a
     /// limit is exceeded ([`INDEX_COUNT_MAX`]).
-    pub fn encode(mut self, entries_end: u64) -> Result<Vec<u8>> {
+    pub fn encode(self, entries_end: u64) -> Result<Vec<u8>> {
+        self.finish(entries_end)?.into_bytes()
+    }
+
+    /// Checks everything, as [`CueBuilder::encode`] does, and leaves the bytes to be written piece by piece.
+    pub fn finish(mut self, entries_end: u64) -> Result<FinishedCue<'static>> {
+        self.check(entries_end)?;
+        FinishedCue::new(self, Facts::Own, None)
+    }
+
+    /// As [`CueBuilder::finish`], with the caller's ids and sizes. `order` is that of the entries by their oids, if the
+    /// caller knows it.
+    pub fn finish_with(
+        mut self,
+        entries_end: u64,
+        facts: &dyn EntryFacts,
+        order: Option<Vec<u32>>,
+    ) -> Result<FinishedCue<'_>> {
+        self.check(entries_end)?;
+        FinishedCue::new(self, Facts::Lent(facts), order)
+    }
+
+    fn check(&mut self, entries_end: u64) -> Result<()> {
         self.offsets.push(entries_end);
         self.complete_counts()?;
         self.check_entries()?;
-        self.check_sets()?;
-        let order = self.sort()?;
-        let self_contained = self
-            .bases
-            .iter()
-            .all(|base| !matches!(Base::decode(*base), Base::External(_)));
-        let filter_len = filter::filter_len(self.counts.entries());
-        let flags = (self_contained, self.unreachable);
-        let header = CueHeader::lay_out(self.format, flags, self.counts, filter_len)?;
-        let len = usize::try_from(header.cue_len()).map_err(|_| FormatError::Invalid {
-            what: WHAT,
-            reason: "it does not fit in memory",
-        })?;
-        let mut out = Vec::with_capacity(len);
-        out.resize(header.header_len(), 0);
-        self.put_entries(&order, &mut out);
-        self.put_lookup(&order, &mut out);
-        self.put_segments(&mut out);
-        self.put_roots(&mut out);
-        self.externals
-            .iter()
-            .for_each(|oid| out.extend_from_slice(oid.as_bytes()));
-        self.put_filter(&order, filter_len, &mut out);
-        debug_assert_eq!(out.len(), len);
-        header.seal(&mut out)?;
-        Ok(out)
+        self.check_sets()
     }
 
     fn complete_counts(&mut self) -> Result<()> {
@@ -302,119 +326,6 @@ impl CueBuilder {
         }
         Ok(())
     }
-
-    /// The entries in the order of their oids.
-    fn sort(&self) -> Result<Vec<u32>> {
-        let keys = self.oids.chunks_exact(self.format.width());
-        let leading = |oid: &[u8]| oid.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let mut keyed: Vec<(u64, u32)> = keys.map(leading).zip(0..).collect();
-        keyed.sort_unstable_by(|left, right| {
-            left.0
-                .cmp(&right.0)
-                .then_with(|| self.oid_bytes(left.1).cmp(self.oid_bytes(right.1)))
-        });
-        if keyed
-            .array_windows()
-            .any(|[left, right]| left.0 == right.0 && self.same_oid(left.1, right.1))
-        {
-            return invalid(WHAT, "an object comes twice");
-        }
-        Ok(keyed.into_iter().map(|(_, entry)| entry).collect())
-    }
-
-    fn same_oid(&self, left: u32, right: u32) -> bool {
-        self.oid_bytes(left) == self.oid_bytes(right)
-    }
-
-    fn oid_bytes(&self, entry: u32) -> &[u8] {
-        let width = self.format.width();
-        let start = entry as usize * width;
-        self.oids.get(start..start + width).unwrap_or_default()
-    }
-
-    fn put_entries(&self, order: &[u32], out: &mut Vec<u8>) {
-        push_u64s(out, &self.offsets);
-        push_u64s(out, &self.sizes);
-        push_u32s(out, &self.bases);
-        let mut ranks = vec![0; order.len()];
-        for (rank, entry) in (0u32..).zip(order) {
-            if let Some(slot) = ranks.get_mut(*entry as usize) {
-                *slot = rank;
-            }
-        }
-        push_u32s(out, &ranks);
-    }
-
-    fn put_lookup(&self, order: &[u32], out: &mut Vec<u8>) {
-        let bits = lookup::fanout_bits(self.counts.entries());
-        if bits > 0 {
-            let mut fanout = vec![0u32; 1 << bits];
-            for entry in order {
-                if let Some(slot) = fanout.get_mut(lookup::fanout_slot(self.oid_bytes(*entry), bits)) {
-                    *slot += 1;
-                }
-            }
-            let mut end = 0;
-            for slot in &mut fanout {
-                end += *slot;
-                *slot = end;
-            }
-            push_u32s(out, &fanout);
-        }
-        order
-            .iter()
-            .for_each(|entry| out.extend_from_slice(self.oid_bytes(*entry)));
-        push_u32s(out, order);
-    }
-
-    fn put_segments(&self, out: &mut Vec<u8>) {
-        if self.segments.is_empty() {
-            return;
-        }
-        self.segments
-            .iter()
-            .for_each(|row| out.extend_from_slice(&row.commit_time.to_le_bytes()));
-        self.segments
-            .iter()
-            .for_each(|row| out.extend_from_slice(&row.generation.to_le_bytes()));
-        push_u32s(out, &[0]);
-        push_u32s(out, &self.parent_ends);
-        self.segment_runs
-            .put_starts(self.counts.tree_entries().start, self.counts.blob_entries().start, out);
-        self.segments
-            .iter()
-            .for_each(|row| out.extend_from_slice(row.root_tree.as_bytes()));
-        push_u32s(out, &self.parents);
-        push_u32s(out, &self.segment_runs.links);
-    }
-
-    fn put_roots(&self, out: &mut Vec<u8>) {
-        if self.roots.is_empty() && self.tag_targets.is_empty() {
-            return;
-        }
-        let [trees, blobs, _] = self.segment_runs.end();
-        let (first_tree, first_blob) = (self.counts.tree_entries().start, self.counts.blob_entries().start);
-        self.root_runs.put_starts(first_tree + trees, first_blob + blobs, out);
-        push_u32s(out, &self.root_runs.links);
-        self.roots
-            .iter()
-            .for_each(|(oid, _)| out.extend_from_slice(oid.as_bytes()));
-        self.tag_targets
-            .iter()
-            .for_each(|(oid, _)| out.extend_from_slice(oid.as_bytes()));
-        out.extend(self.roots.iter().map(|(_, kind)| *kind as u8));
-        out.extend(self.tag_targets.iter().map(|(_, kind)| *kind as u8));
-    }
-
-    fn put_filter(&self, order: &[u32], filter_len: u64, out: &mut Vec<u8>) {
-        let start = out.len();
-        // `encode` has checked that the whole cue fits in memory.
-        out.resize(start + usize::try_from(filter_len).unwrap_or(0), 0);
-        let bytes = out.get_mut(start..).unwrap_or_default();
-        order
-            .iter()
-            .for_each(|entry| filter::insert(bytes, self.oid_bytes(*entry)));
-    }
 }
 
 impl Runs {
@@ -431,21 +342,8 @@ impl Runs {
         Ok(())
     }
 
-    fn end(&self) -> [u32; 3] {
+    pub(super) fn end(&self) -> [u32; 3] {
         self.ends.last().copied().unwrap_or_default()
-    }
-
-    /// Three columns of starts: trees and blobs as entries, links as positions.
-    fn put_starts(&self, first_tree: u32, first_blob: u32, out: &mut Vec<u8>) {
-        let mut column = |first: u32, part: fn(&[u32; 3]) -> u32| {
-            push_u32s(out, &[first]);
-            self.ends
-                .iter()
-                .for_each(|ends| out.extend_from_slice(&(first + part(ends)).to_le_bytes()));
-        };
-        column(first_tree, |[trees, ..]| *trees);
-        column(first_blob, |[_, blobs, _]| *blobs);
-        column(0, |[.., links]| *links);
     }
 }
 

@@ -129,10 +129,3 @@ pub(crate) fn push_u32s(out: &mut Vec<u8>, values: &[u32]) {
         .iter()
         .for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
 }
-
-/// Appends a column of `u64`.
-pub(crate) fn push_u64s(out: &mut Vec<u8>, values: &[u64]) {
-    values
-        .iter()
-        .for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
-}

@@ -255,7 +255,14 @@ impl CueHeader {
         Ok(())
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// Notes the checksum of a section.
+    pub(super) fn set_crc(&mut self, kind: SectionKind, crc: u32) {
+        if let Some(section) = self.sections.get_mut(kind.slot()) {
+            section.crc = crc;
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
         let present = || SectionKind::ALL.into_iter().filter(|kind| self.slot(*kind).len > 0);
         let mut out = Vec::with_capacity(Self::LEN_MAX);
         out.extend_from_slice(&MAGIC);

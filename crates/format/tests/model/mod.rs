@@ -46,7 +46,10 @@ pub struct Root {
 
 impl Layer {
     pub fn builder(&self) -> CueBuilder {
-        let mut builder = CueBuilder::with_capacity(self.format, self.entries.len());
+        self.fill(CueBuilder::with_capacity(self.format, self.entries.len()))
+    }
+
+    pub fn fill(&self, mut builder: CueBuilder) -> CueBuilder {
         if self.unreachable {
             builder.unreachable();
         }

@@ -1,0 +1,330 @@
+//! Writes cues down, whole or in pieces: what a large layer's takes in memory beside its columns is a few bytes an entry.
+
+use super::builder::{CueBuilder, Runs};
+use super::{Base, CueHeader, SectionKind, filter, lookup};
+use crate::FormatError;
+use crate::error::invalid;
+use cuesta_git::ObjectId;
+
+const WHAT: &str = "cue";
+
+/// Ids and sizes of the entries of a layer that is being written, by their index: for builders whose caller has them anyway.
+/// What it says must not change.
+pub trait EntryFacts {
+    /// The object's id; the null id past the end.
+    fn oid(&self, entry: u32) -> ObjectId;
+    /// The object's size in bytes.
+    fn size(&self, entry: u32) -> u64;
+}
+
+/// Where ids and sizes are.
+pub(super) enum Facts<'f> {
+    /// In the builder.
+    Own,
+    /// With the caller.
+    Lent(&'f dyn EntryFacts),
+}
+
+/// A cue that is checked and complete, and not written down yet.
+///
+/// Memory: the builder's columns, and 11 bytes an entry.
+pub struct FinishedCue<'f> {
+    builder: CueBuilder,
+    facts: Facts<'f>,
+    /// Its sections have no checksums yet.
+    header: CueHeader,
+    /// Entries in the order of their oids.
+    order: Vec<u32>,
+    /// The place of each entry in that order.
+    ranks: Vec<u32>,
+    fanout: Vec<u32>,
+    filter: Vec<u8>,
+}
+
+impl<'f> FinishedCue<'f> {
+    /// Of a builder whose own columns are checked.
+    pub(super) fn new(builder: CueBuilder, facts: Facts<'f>, order: Option<Vec<u32>>) -> Result<Self, FormatError> {
+        let counts = builder.counts;
+        let is_own = |base: &u32| !matches!(Base::decode(*base), Base::External(_));
+        let self_contained = builder.bases.iter().all(is_own);
+        let filter_len = filter::filter_len(counts.entries());
+        let flags = (self_contained, builder.unreachable);
+        let header = CueHeader::lay_out(builder.format, flags, counts, filter_len)?;
+        let mut cue = Self {
+            builder,
+            facts,
+            header,
+            order: Vec::new(),
+            ranks: Vec::new(),
+            fanout: vec![0; to_usize(lookup::fanout_slots(counts.entries()))?],
+            filter: vec![0; to_usize(filter_len)?],
+        };
+        cue.order = match order {
+            Some(order) => order,
+            None => cue.sorted(),
+        };
+        cue.derive()?;
+        Ok(cue)
+    }
+
+    /// Bytes of the whole.
+    pub fn cue_len(&self) -> u64 {
+        self.header.cue_len()
+    }
+
+    /// All bytes.
+    pub fn into_bytes(self) -> Result<Vec<u8>, FormatError> {
+        let len = to_usize(self.cue_len())?;
+        let mut out = Out {
+            buffer: Vec::with_capacity(len),
+            piece_len: usize::MAX,
+            sink: &mut |_| Ok::<(), FormatError>(()),
+        };
+        out.buffer.resize(self.header.header_len(), 0);
+        for kind in SectionKind::ALL {
+            self.put(kind, &mut out)?;
+        }
+        let mut bytes = out.buffer;
+        debug_assert_eq!(bytes.len(), len);
+        self.header.seal(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Gives all bytes, in order, in pieces of about `piece_len`. They are made twice, for the checksums come first.
+    pub fn write<E>(mut self, piece_len: usize, sink: &mut dyn FnMut(Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        for kind in SectionKind::ALL {
+            let mut crc = 0;
+            let mut add = |piece: Vec<u8>| {
+                crc = crc32c::crc32c_append(crc, &piece);
+                Ok::<(), E>(())
+            };
+            let mut out = Out::new(piece_len, &mut add);
+            self.put(kind, &mut out)?;
+            out.flush()?;
+            self.header.set_crc(kind, crc);
+        }
+        let mut out = Out::new(piece_len, sink);
+        out.bytes(&self.header.encode())?;
+        for kind in SectionKind::ALL {
+            self.put(kind, &mut out)?;
+        }
+        out.flush()
+    }
+
+    fn put<E>(&self, kind: SectionKind, out: &mut Out<'_, E>) -> Result<(), E> {
+        match kind {
+            SectionKind::Entries => self.put_entries(out),
+            SectionKind::Lookup => self.put_lookup(out),
+            SectionKind::Segments => self.put_segments(out),
+            SectionKind::Roots => self.put_roots(out),
+            SectionKind::Externals => put_oids(self.builder.externals.iter(), out),
+            SectionKind::Filter => {
+                let mut blocks = self.filter.chunks(filter::BLOCK_LEN);
+                blocks.try_for_each(|block| out.bytes(block))
+            }
+        }
+    }
+
+    fn oid(&self, entry: u32) -> ObjectId {
+        let format = self.builder.format;
+        match self.facts {
+            Facts::Lent(facts) => facts.oid(entry),
+            Facts::Own => {
+                let start = entry as usize * format.width();
+                let bytes = self.builder.oids.get(start..start + format.width());
+                let oid = bytes.and_then(|bytes| ObjectId::from_bytes(format, bytes).ok());
+                oid.unwrap_or(ObjectId::null(format))
+            }
+        }
+    }
+
+    fn size(&self, entry: u32) -> u64 {
+        match self.facts {
+            Facts::Lent(facts) => facts.size(entry),
+            Facts::Own => self.builder.sizes.get(entry as usize).copied().unwrap_or(0),
+        }
+    }
+
+    /// The entries in the order of their oids. Sorted by leading bits, which nearly always decide, beside the entry: eight bytes
+    /// each.
+    fn sorted(&self) -> Vec<u32> {
+        let key = |entry| u64::from(leading(&self.oid(entry))) << 32 | u64::from(entry);
+        let mut keys: Vec<u64> = (0..self.builder.counts.entries()).map(key).collect();
+        keys.sort_unstable_by(|left, right| {
+            let by_bits = (left >> 32).cmp(&(right >> 32));
+            by_bits.then_with(|| self.oid(entry_of(*left)).cmp(&self.oid(entry_of(*right))))
+        });
+        keys.into_iter().map(entry_of).collect()
+    }
+
+    /// Fills what follows from the order, which must be that of the oids.
+    fn derive(&mut self) -> Result<(), FormatError> {
+        let entries = self.builder.counts.entries();
+        if self.order.len() != entries as usize {
+            return invalid(WHAT, "the order does not have every entry once");
+        }
+        let mut ranks = vec![u32::MAX; self.order.len()];
+        let (mut fanout, mut filter) = (std::mem::take(&mut self.fanout), std::mem::take(&mut self.filter));
+        let bits = lookup::fanout_bits(entries);
+        let mut before: Option<ObjectId> = None;
+        for (rank, entry) in (0u32..).zip(&self.order) {
+            let oid = self.oid(*entry);
+            if oid.format() != self.builder.format {
+                return invalid(WHAT, "an entry's oid is of the other object format");
+            }
+            if before.is_some_and(|before| before >= oid) {
+                return invalid(WHAT, "an object comes twice");
+            }
+            before = Some(oid);
+            match ranks.get_mut(*entry as usize) {
+                Some(slot) => *slot = rank,
+                None => return invalid(WHAT, "the order does not have every entry once"),
+            }
+            if bits > 0
+                && let Some(slot) = fanout.get_mut(lookup::fanout_slot(oid.as_bytes(), bits))
+            {
+                *slot = rank + 1;
+            }
+            filter::insert(&mut filter, oid.as_bytes());
+        }
+        // A slot without oids ends where the one before it does.
+        let mut end = 0;
+        for slot in &mut fanout {
+            end = (*slot).max(end);
+            *slot = end;
+        }
+        (self.ranks, self.fanout, self.filter) = (ranks, fanout, filter);
+        Ok(())
+    }
+
+    fn put_entries<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
+        out.u64s(self.builder.offsets.iter().copied())?;
+        out.u64s((0..self.builder.counts.entries()).map(|entry| self.size(entry)))?;
+        out.u32s(self.builder.bases.iter().copied())?;
+        out.u32s(self.ranks.iter().copied())
+    }
+
+    fn put_lookup<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
+        out.u32s(self.fanout.iter().copied())?;
+        for entry in &self.order {
+            out.bytes(self.oid(*entry).as_bytes())?;
+        }
+        out.u32s(self.order.iter().copied())
+    }
+
+    fn put_segments<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
+        let CueBuilder { segments, counts, .. } = &self.builder;
+        if segments.is_empty() {
+            return Ok(());
+        }
+        out.u64s(segments.iter().map(|row| row.commit_time.cast_unsigned()))?;
+        out.u32s(segments.iter().map(|row| row.generation))?;
+        out.u32s(std::iter::once(0).chain(self.builder.parent_ends.iter().copied()))?;
+        let (first_tree, first_blob) = (counts.tree_entries().start, counts.blob_entries().start);
+        put_starts(&self.builder.segment_runs, first_tree, first_blob, out)?;
+        put_oids(segments.iter().map(|row| &row.root_tree), out)?;
+        out.u32s(self.builder.parents.iter().copied())?;
+        out.u32s(self.builder.segment_runs.links.iter().copied())
+    }
+
+    fn put_roots<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
+        let CueBuilder {
+            roots,
+            tag_targets,
+            counts,
+            ..
+        } = &self.builder;
+        if roots.is_empty() && tag_targets.is_empty() {
+            return Ok(());
+        }
+        let [trees, blobs, _] = self.builder.segment_runs.end();
+        let (first_tree, first_blob) = (counts.tree_entries().start, counts.blob_entries().start);
+        put_starts(&self.builder.root_runs, first_tree + trees, first_blob + blobs, out)?;
+        out.u32s(self.builder.root_runs.links.iter().copied())?;
+        put_oids(roots.iter().map(|(oid, _)| oid), out)?;
+        put_oids(tag_targets.iter().map(|(oid, _)| oid), out)?;
+        for (_, kind) in roots.iter().chain(tag_targets) {
+            out.bytes(&[*kind as u8])?;
+        }
+        Ok(())
+    }
+}
+
+/// Three columns of starts: trees and blobs as entries, links as positions.
+fn put_starts<E>(runs: &Runs, first_tree: u32, first_blob: u32, out: &mut Out<'_, E>) -> Result<(), E> {
+    let mut column = |first: u32, part: fn(&[u32; 3]) -> u32| {
+        let ends = runs.ends.iter().map(|ends| first + part(ends));
+        out.u32s(std::iter::once(first).chain(ends))
+    };
+    column(first_tree, |[trees, ..]| *trees)?;
+    column(first_blob, |[_, blobs, _]| *blobs)?;
+    column(0, |[.., links]| *links)
+}
+
+fn put_oids<'o, E>(mut oids: impl Iterator<Item = &'o ObjectId>, out: &mut Out<'_, E>) -> Result<(), E> {
+    oids.try_for_each(|oid| out.bytes(oid.as_bytes()))
+}
+
+/// Gathers bytes into pieces.
+struct Out<'s, E> {
+    buffer: Vec<u8>,
+    piece_len: usize,
+    sink: &'s mut dyn FnMut(Vec<u8>) -> Result<(), E>,
+}
+
+impl<'s, E> Out<'s, E> {
+    fn new(piece_len: usize, sink: &'s mut dyn FnMut(Vec<u8>) -> Result<(), E>) -> Self {
+        Self {
+            buffer: Vec::new(),
+            piece_len,
+            sink,
+        }
+    }
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), E> {
+        if self.buffer.len() >= self.piece_len {
+            self.flush()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn u32s(&mut self, mut values: impl Iterator<Item = u32>) -> Result<(), E> {
+        values.try_for_each(|value| self.bytes(&value.to_le_bytes()))
+    }
+
+    fn u64s(&mut self, mut values: impl Iterator<Item = u64>) -> Result<(), E> {
+        values.try_for_each(|value| self.bytes(&value.to_le_bytes()))
+    }
+
+    fn flush(&mut self) -> Result<(), E> {
+        let piece = std::mem::take(&mut self.buffer);
+        self.buffer.reserve(piece.len().min(self.piece_len));
+        (self.sink)(piece)
+    }
+}
+
+fn leading(oid: &ObjectId) -> u32 {
+    oid.as_bytes()
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+/// The entry in the low half of a key.
+fn entry_of(key: u64) -> u32 {
+    u32::try_from(key & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+fn to_usize(len: u64) -> Result<usize, FormatError> {
+    usize::try_from(len).map_err(|_| FormatError::Invalid {
+        what: WHAT,
+        reason: "it does not fit in memory",
+    })
+}
+
+impl std::fmt::Debug for FinishedCue<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FinishedCue").field("header", &self.header).finish()
+    }
+}
