@@ -4,20 +4,31 @@
 //! elsewhere: an offset where the base comes earlier, its id where it comes later or lies outside.
 
 use bytes::Bytes;
-use cuesta_format::{Base, CueBuilder, FormatError, Link, SegmentRow};
+use cuesta_format::{Base, CueBuilder, EntryFacts, FormatError, Link, SegmentRow};
 use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind, PackHeader};
 use cuesta_git::{Checksum, ObjectFormat, ObjectId, ObjectKind};
 
 /// An entry's header or the trailer may come on top of a chunk.
 const SLACK_LEN: usize = ENTRY_HEADER_LEN_MAX;
 
-/// Takes the bytes of a pack as they are made.
-pub(crate) trait PackSink {
+/// Bytes of a cue that are made before they are sent on.
+const CUE_CHUNK_LEN: usize = 512 << 10;
+
+/// The next bytes of a layer.
+pub(crate) enum Chunk {
+    /// Of its pack.
+    Pack(Bytes),
+    /// Of its cue, once the pack is whole.
+    Cue(Bytes),
+}
+
+/// Takes the bytes of a layer as they are made.
+pub(crate) trait LayerSink {
     /// Why it could not.
     type Error: From<FormatError>;
 
     /// Takes the next bytes.
-    fn write(&mut self, bytes: Bytes) -> Result<(), Self::Error>;
+    fn write(&mut self, chunk: Chunk) -> Result<(), Self::Error>;
 }
 
 /// What an entry of the new layer is based on.
@@ -49,7 +60,10 @@ pub(crate) struct Built {
     pub(crate) pack: Option<Vec<u8>>,
     /// Bytes of the pack.
     pub(crate) pack_bytes: u64,
+    /// The cue, if the pack is held, too.
     pub(crate) cue: Bytes,
+    /// Bytes of the cue.
+    pub(crate) cue_bytes: u64,
     pub(crate) objects: u32,
     pub(crate) segments: u32,
     /// Every base is in the layer.
@@ -74,7 +88,7 @@ impl Built {
 }
 
 /// Writes one layer.
-pub(crate) struct LayerBuilder<S: PackSink> {
+pub(crate) struct LayerBuilder<S: LayerSink> {
     format: ObjectFormat,
     cue: CueBuilder,
     sink: S,
@@ -85,28 +99,26 @@ pub(crate) struct LayerBuilder<S: PackSink> {
     checksum: Checksum,
     /// Bytes at the start of the buffer that the checksum has seen.
     summed: usize,
-    /// Where each entry starts.
-    offsets: Vec<u64>,
     segments: u32,
     self_contained: bool,
     unreachable: bool,
 }
 
-impl<S: PackSink> LayerBuilder<S> {
-    /// Starts a layer of that many objects; bytes go to the sink in chunks of `chunk_len`.
+impl<S: LayerSink> LayerBuilder<S> {
+    /// Starts a layer of that many objects; bytes go to the sink in chunks of `chunk_len`. Ids and sizes are lent to
+    /// [`LayerBuilder::finish`].
     pub(crate) fn new(format: ObjectFormat, objects: u32, chunk_len: usize, buffer_len: usize, sink: S) -> Self {
         let mut buffer = Vec::with_capacity(buffer_len.min(chunk_len) + SLACK_LEN);
         buffer.extend_from_slice(&PackHeader::new(objects).encode());
         Self {
             format,
-            cue: CueBuilder::with_capacity(format, objects as usize),
+            cue: CueBuilder::with_lent_facts(format, objects as usize),
             sink,
             chunk_len: chunk_len.max(1),
             buffer,
             flushed: 0,
             checksum: Checksum::new(format),
             summed: 0,
-            offsets: Vec::with_capacity(objects as usize),
             segments: 0,
             self_contained: true,
             unreachable: false,
@@ -129,7 +141,7 @@ impl<S: PackSink> LayerBuilder<S> {
         let offset = self.offset();
         let (kind, base) = match entry.base {
             NewBase::None => (EntryKind::Object(entry.kind), Base::None),
-            NewBase::Entry(base, oid) => match self.offsets.get(base as usize) {
+            NewBase::Entry(base, oid) => match self.cue.offset(base) {
                 Some(earlier) => (
                     EntryKind::OfsDelta {
                         distance: offset - earlier,
@@ -147,7 +159,6 @@ impl<S: PackSink> LayerBuilder<S> {
             }
         };
         self.cue.entry(&entry.oid, entry.kind, offset, entry.size, base)?;
-        self.offsets.push(offset);
         EntryHeader {
             kind,
             size: entry.own_size,
@@ -178,7 +189,7 @@ impl<S: PackSink> LayerBuilder<S> {
         let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(self.chunk_len + SLACK_LEN));
         self.summed = 0;
         self.flushed += chunk.len() as u64;
-        self.sink.write(Bytes::from(chunk))
+        self.sink.write(Chunk::Pack(Bytes::from(chunk)))
     }
 
     /// Adds the segment of the next commit.
@@ -193,8 +204,8 @@ impl<S: PackSink> LayerBuilder<S> {
         Ok(())
     }
 
-    /// Ends the pack and makes the cue.
-    pub(crate) fn finish(mut self) -> Result<(Built, S), S::Error> {
+    /// Ends the pack and makes the cue, with ids and sizes of the entries; `order` is theirs by their ids, if that is known.
+    pub(crate) fn finish(mut self, facts: &dyn EntryFacts, order: Option<Vec<u32>>) -> Result<(Built, S), S::Error> {
         let entries_end = self.offset();
         let is_held = self.flushed == 0;
         if !is_held {
@@ -206,11 +217,19 @@ impl<S: PackSink> LayerBuilder<S> {
         let pack = if is_held {
             Some(self.buffer)
         } else {
-            self.sink.write(Bytes::from(self.buffer))?;
+            self.sink.write(Chunk::Pack(Bytes::from(self.buffer)))?;
             None
         };
-        let objects = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
-        let cue = Bytes::from(self.cue.encode(entries_end)?);
+        let objects = self.cue.entries();
+        let finished = self.cue.finish_with(entries_end, facts, order)?;
+        let cue_bytes = finished.cue_len();
+        let cue = if is_held {
+            Bytes::from(finished.into_bytes()?)
+        } else {
+            let sink = &mut self.sink;
+            finished.write(CUE_CHUNK_LEN, &mut |piece| sink.write(Chunk::Cue(Bytes::from(piece))))?;
+            Bytes::new()
+        };
         let (segments, self_contained, unreachable) = (self.segments, self.self_contained, self.unreachable);
         Ok((
             Built {
@@ -218,6 +237,7 @@ impl<S: PackSink> LayerBuilder<S> {
                 pack,
                 pack_bytes,
                 cue,
+                cue_bytes,
                 objects,
                 segments,
                 self_contained,

@@ -10,12 +10,13 @@ mod bases;
 mod depth;
 mod divide;
 mod kept;
+mod numbers;
 mod paths;
 mod plan;
 mod source;
 
 use crate::layer::{History, Index, Layer};
-use crate::layer_builder::{Built, LayerBuilder, NewBase, NewEntry, PackSink};
+use crate::layer_builder::{Built, Chunk, LayerBuilder, LayerSink, NewBase, NewEntry};
 use crate::{EngineError, View, Watch};
 pub(crate) use divide::{Half, divide};
 
@@ -57,15 +58,15 @@ pub(crate) enum Bases {
     Chosen(Watch),
 }
 
-type Chunks<'a> = &'a mut dyn FnMut(Bytes) -> Result<(), EngineError>;
+type Chunks<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), EngineError>;
 
 struct ChunkSink<'a>(Chunks<'a>);
 
-impl PackSink for ChunkSink<'_> {
+impl LayerSink for ChunkSink<'_> {
     type Error = EngineError;
 
-    fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
-        (self.0)(bytes)
+    fn write(&mut self, chunk: Chunk) -> Result<(), EngineError> {
+        (self.0)(chunk)
     }
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn merge(
     };
     let bytes: u64 = inputs.iter().map(|input| input.layer.meta().pack_bytes).sum();
     let buffer_len = usize::try_from(bytes).unwrap_or(chunk_len);
-    let objects = u32::try_from(plan.entries.len()).map_err(|_| EngineError::limit("objects in a layer", 1 << 31))?;
+    let objects = plan.objects();
     let layer = LayerBuilder::new(view.object_format(), objects, chunk_len, buffer_len, ChunkSink(chunks));
     let mut merger = Merger {
         view,
@@ -131,7 +132,9 @@ pub(crate) fn merge(
     if let (Some(half), Some(chooser)) = (&half, &merger.chooser) {
         half.note_depths(|| chooser.depths());
     }
-    let (mut built, _) = merger.layer.finish()?;
+    let layer = merger.layer;
+    drop(merger.chooser);
+    let (mut built, _) = layer.finish(&plan, Some(plan.order()))?;
     built.bases_chosen = chosen;
     Ok(built)
 }
@@ -156,11 +159,8 @@ impl Merger<'_> {
     }
 
     fn entry(&mut self, place: u32) -> Result<(), EngineError> {
-        let at = *self
-            .plan
-            .entries
-            .get(place as usize)
-            .ok_or(EngineError::Internal("no such entry of a merge"))?;
+        let at = self.plan.entry(place);
+        let at = at.ok_or(EngineError::Internal("no such entry of a merge"))?;
         let input = self.input(at.input)?;
         let corrupt = |what| input.layer.corrupt(what);
         let oid = input
@@ -274,7 +274,7 @@ impl Merger<'_> {
     }
 
     fn segments(&mut self) -> Result<(), EngineError> {
-        for set in &self.plan.segments {
+        for (number, set) in (0u32..).zip(&self.plan.segments) {
             let segments = &self.input(set.at.input)?.history.segments;
             let row = SegmentRow {
                 generation: segments.generation(set.at.entry),
@@ -284,7 +284,7 @@ impl Merger<'_> {
                 blobs: set.blobs,
             };
             let parents = self.new_links(self.plan.parents(set))?;
-            let links = self.new_links(self.plan.segment_links(set))?;
+            let links = self.new_links(self.plan.segment_links(number))?;
             self.layer.segment(row, parents, links)?;
         }
         Ok(())
@@ -301,9 +301,11 @@ impl Merger<'_> {
     }
 
     fn tags(&mut self) -> Result<(), EngineError> {
-        for At { input, entry } in &self.plan.tags {
-            let input = self.input(*input)?;
-            let target = input.history.roots.tag_target(*entry);
+        for place in self.plan.first_tag..self.plan.first_tree {
+            let at = self.plan.entry(place);
+            let At { input, entry } = at.ok_or(EngineError::Internal("no such entry of a merge"))?;
+            let input = self.input(input)?;
+            let target = input.history.roots.tag_target(entry);
             let (oid, kind) = target.ok_or_else(|| input.layer.corrupt("a tag without target"))?;
             self.layer.cue().tag_target(&oid, kind)?;
         }

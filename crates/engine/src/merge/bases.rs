@@ -76,7 +76,7 @@ impl<'a> Chooser<'a> {
     ) -> Result<Self, EngineError> {
         let options = &view.world().options;
         let trees = plan.first_blob.saturating_sub(plan.first_tree);
-        watch.expect(u64::from(trees) + plan.entries.len() as u64);
+        watch.expect(u64::from(trees) + u64::from(plan.objects()));
         let befores = paths::find(view, workers, plan, &mut source, watch)?;
         let first = inputs.first().map(|input| input.layer.id());
         let layers = view.state().layers().iter().map(|record| record.meta.id);
@@ -91,7 +91,7 @@ impl<'a> Chooser<'a> {
             befores,
             watch: watch.clone(),
             fixed: fixed(inputs, plan, object_bytes_max),
-            links: Vec::with_capacity(plan.entries.len()),
+            links: Vec::with_capacity(plan.objects() as usize),
             older: older.collect(),
             first_depths,
             outside_depths: HashMap::new(),
@@ -109,7 +109,7 @@ impl<'a> Chooser<'a> {
         let place = u32::try_from(self.links.len()).map_err(|_| LOST)?;
         self.watch.check()?;
         self.watch.advance(1);
-        let at = *self.plan.entries.get(place as usize).ok_or(LOST)?;
+        let at = self.plan.entry(place).ok_or(LOST)?;
         if self.fixed.get(place as usize).copied().unwrap_or(true) {
             self.links.push(Link::WHOLE);
             return Ok(Choice::Stored(match self.plan.base(place) {
@@ -185,9 +185,8 @@ impl<'a> Chooser<'a> {
     /// Deltas below each entry that was chosen for, by number; none of the others may be a base.
     pub(super) fn depths(&self) -> Vec<u16> {
         let mut depths = vec![NO_BASE; self.plan.len()];
-        for ((at, link), fixed) in self.plan.entries.iter().zip(&self.links).zip(&self.fixed) {
-            let depth = self.plan.number(*at).and_then(|number| depths.get_mut(number as usize));
-            if let Some(depth) = depth.filter(|_| !fixed) {
+        for ((number, link), fixed) in self.plan.entries().iter().zip(&self.links).zip(&self.fixed) {
+            if let Some(depth) = depths.get_mut(*number as usize).filter(|_| !fixed) {
                 *depth = link.depth;
             }
         }
@@ -301,7 +300,7 @@ impl<'a> Chooser<'a> {
 
     /// What is written must be what the id says: inputs are read without a look at their ids.
     fn verify(&self, place: u32, content: &[u8]) -> Result<(), EngineError> {
-        let at = self.plan.entries.get(place as usize).ok_or(LOST)?;
+        let at = self.plan.entry(place).ok_or(LOST)?;
         let input = self.inputs.get(at.input as usize).ok_or(LOST)?;
         let oid = object_checksum(input.index.format, input.index.kind(at.entry), content);
         match input.index.oid(at.entry) {
@@ -362,13 +361,13 @@ fn same_base(one: &Base, other: &Base) -> bool {
 /// Which places keep their stored form: objects too large to be held, what is made from such ones, and trees and blobs that
 /// belong to no commit's segment.
 fn fixed(inputs: &[Input], plan: &Plan<'_>, object_bytes_max: u64) -> Vec<bool> {
-    let mut fixed = vec![false; plan.entries.len()];
+    let mut fixed = vec![false; plan.objects() as usize];
     let own = |count: fn(&super::plan::Set) -> u32| plan.segments.iter().map(count).sum::<u32>();
     let trees_end = plan.first_tree + own(|set| set.trees);
     let blobs_end = plan.first_blob + own(|set| set.blobs);
     let heavy = heavy(inputs, plan, object_bytes_max);
-    for ((place, at), fixed) in (0u32..).zip(&plan.entries).zip(&mut fixed) {
-        let is_heavy = plan.number(*at).and_then(|number| heavy.get(number as usize));
+    for ((place, number), fixed) in (0u32..).zip(plan.entries()).zip(&mut fixed) {
+        let is_heavy = heavy.get(*number as usize);
         *fixed =
             (trees_end..plan.first_blob).contains(&place) || place >= blobs_end || is_heavy.is_none_or(|heavy| *heavy);
     }

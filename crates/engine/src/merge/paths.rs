@@ -58,7 +58,7 @@ pub(super) fn find(
     source: &mut Source<'_>,
     watch: &Watch,
 ) -> Result<Befores, EngineError> {
-    let count = plan.entries.len().saturating_sub(plan.first_tree as usize);
+    let count = plan.objects().saturating_sub(plan.first_tree) as usize;
     let mut walk = Walk {
         view,
         workers,

@@ -1,35 +1,25 @@
 //! What a merged layer holds, and in which order: pure, over the cues of its inputs.
 
 use super::Input;
+pub(super) use super::numbers::At;
+use super::numbers::Numbers;
 use crate::EngineError;
-use crate::receive::spread;
-use cuesta_format::{self as format, Link};
+use cuesta_format::{self as format, EntryFacts, Link};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Marks entries without a place, and commits that were not met.
+/// Marks places that are not filled, and entries that were not met.
 const NONE: u32 = u32::MAX;
-/// Objects of all inputs together.
-const OBJECTS_MAX: u64 = 1 << 31;
-
-/// An entry, segment or root set of an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At {
-    pub(super) input: u32,
-    pub(super) entry: u32,
-}
 
 /// A segment or root set of the new layer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Set {
     /// Where it comes from.
     pub(super) at: At,
     /// Trees and blobs of its own in the new layer.
     pub(super) trees: u32,
     pub(super) blobs: u32,
-    /// Numbers of those that came from a set that is not in the new layer.
-    taken: Vec<u32>,
 }
 
 /// What an entry is based on in the new layer.
@@ -50,30 +40,40 @@ pub(super) enum NewLink {
     External(ObjectId),
 }
 
-/// The new layer.
+/// The new layer. 12 bytes an object and 16 a commit, beside the cues of the inputs.
 pub(super) struct Plan<'a> {
     inputs: &'a [Input],
-    /// Numbers all entries of all inputs: where each input's start.
-    starts: Vec<u32>,
-    /// For each number that of the copy that is kept.
-    kept: Vec<u32>,
-    /// For each kept number its place in the new pack.
-    places: Vec<u32>,
-    /// Finds kept numbers by id.
-    table: hashbrown::HashTable<u32>,
-    /// Entries in the order of the new pack.
-    pub(super) entries: Vec<At>,
+    numbers: Numbers<'a>,
+    /// Numbers of the entries in the order of the new pack.
+    entries: Vec<u32>,
     /// In the order of the commits, which are the first entries.
     pub(super) segments: Vec<Set>,
+    /// What segments have of sets that are not in the new layer: the segment and the number, in the order of the segments.
+    taken: Vec<(u32, u32)>,
     pub(super) roots: Vec<Set>,
-    pub(super) tags: Vec<At>,
     /// Places of entries that would be based on themselves, sorted.
     circular: Vec<u32>,
-    /// Where the trees start in `entries`, and where the blobs do.
+    /// Where the tags start in `entries`, the trees and the blobs.
+    pub(super) first_tag: u32,
     pub(super) first_tree: u32,
     pub(super) first_blob: u32,
     /// Which part of the inputs the new layer holds; all of them, without it.
     part: Option<Part<'a>>,
+}
+
+/// Places still to be filled, for each kind of object: they lie in clusters whose sizes are known from the start.
+struct Clusters([Range<u32>; 4]);
+
+impl Clusters {
+    fn of(&mut self, kind: ObjectKind) -> &mut Range<u32> {
+        let [commits, tags, trees, blobs] = &mut self.0;
+        match kind {
+            ObjectKind::Commit => commits,
+            ObjectKind::Tag => tags,
+            ObjectKind::Tree => trees,
+            ObjectKind::Blob => blobs,
+        }
+    }
 }
 
 /// One of two layers that inputs become.
@@ -95,57 +95,41 @@ impl<'a> Plan<'a> {
     /// What the commits `tips` reach comes first, one after the other; then the rest as the inputs have it.
     pub(super) fn new(inputs: &'a [Input], tips: &[ObjectId], part: Option<Part<'a>>) -> Result<Self, EngineError> {
         let mut plan = Self::numbered(inputs)?;
-        plan.keep_first_copies();
         let mut commits = plan.ordered_commits(tips);
         plan.part = part;
-        commits.retain(|at| plan.is_kept(*at));
-        let (mut trees, mut blobs) = (Vec::new(), Vec::new());
+        commits.retain(|number| plan.is_held(*number));
+        let mut clusters = plan.clusters();
+        plan.segments.reserve_exact(commits.len());
         let mut taken = HashSet::new();
-        for at in &commits {
-            if let Some(input) = plan.input(*at) {
-                let segments = &input.history.segments;
-                let mut set = plan.set(
-                    *at,
-                    segments.trees(at.entry),
-                    segments.blobs(at.entry),
-                    &mut trees,
-                    &mut blobs,
-                );
-                if part.is_some_and(|part| part.is_first) {
-                    plan.take(&mut set, &mut taken, &mut trees, &mut blobs);
-                }
-                plan.segments.push(set);
+        for number in commits {
+            plan.fill(number, ObjectKind::Commit, &mut clusters);
+            let Some((at, input)) = plan.located(number) else {
+                continue;
+            };
+            let segments = &input.history.segments;
+            let runs = (segments.trees(at.entry), segments.blobs(at.entry));
+            let mut set = plan.set(at, runs, &mut clusters);
+            if part.is_some_and(|part| part.is_first) {
+                plan.take(&mut set, &mut taken, &mut clusters);
             }
+            plan.segments.push(set);
         }
-        plan.collect_roots(&mut trees, &mut blobs);
-        plan.arrange(commits, trees, blobs);
+        plan.collect_roots(&mut clusters);
+        plan.fill_rest(&mut clusters);
         plan.find_circles();
         Ok(plan)
     }
 
     fn numbered(inputs: &'a [Input]) -> Result<Self, EngineError> {
-        let total: u64 = inputs.iter().map(|input| u64::from(input.index.entries.len())).sum();
-        if total >= OBJECTS_MAX {
-            return Err(EngineError::limit("objects in a merge", OBJECTS_MAX));
-        }
-        let mut starts = Vec::with_capacity(inputs.len());
-        let mut next = 0;
-        for input in inputs {
-            starts.push(next);
-            next += input.index.entries.len();
-        }
-        let len = next as usize;
         Ok(Self {
             inputs,
-            starts,
-            kept: Vec::with_capacity(len),
-            places: vec![NONE; len],
-            table: hashbrown::HashTable::with_capacity(len),
+            numbers: Numbers::new(inputs)?,
             entries: Vec::new(),
             segments: Vec::new(),
+            taken: Vec::new(),
             roots: Vec::new(),
-            tags: Vec::new(),
             circular: Vec::new(),
+            first_tag: 0,
             first_tree: 0,
             first_blob: 0,
             part: None,
@@ -156,25 +140,26 @@ impl<'a> Plan<'a> {
     /// it, whichever set holds it. A tag belongs to it if it is a tip.
     pub(super) fn reached(inputs: &'a [Input], tips: &[ObjectId]) -> Result<(Vec<bool>, u64), EngineError> {
         let mut plan = Self::numbered(inputs)?;
-        plan.keep_first_copies();
-        let mut reached = vec![false; plan.kept.len()];
+        let mut reached = vec![false; plan.numbers.len() as usize];
         let mut commits = Vec::new();
         for tip in tips {
             let number = plan.find_oid(tip);
-            if let Some(at) = number.and_then(|number| plan.segment_at(number)) {
-                plan.add_ancestry(at, &mut commits);
+            if number.is_some_and(|number| plan.has_segment(number)) {
+                number
+                    .into_iter()
+                    .for_each(|number| plan.add_ancestry(number, &mut commits));
             } else if let Some(number) = number {
-                let at = plan.at(number);
-                let kind = at.and_then(|at| Some(plan.input(at)?.index.kind(at.entry)));
+                let kind = plan.located(number).map(|(at, input)| input.index.kind(at.entry));
                 if let Some(mark) = reached.get_mut(number as usize) {
                     *mark = kind == Some(ObjectKind::Tag);
                 }
             }
         }
-        for at in commits {
-            let Some(segments) = plan.input(at).map(|input| &input.history.segments) else {
+        for number in commits {
+            let Some((at, input)) = plan.located(number) else {
                 continue;
             };
+            let segments = &input.history.segments;
             let own = std::iter::once(at.entry)
                 .chain(segments.trees(at.entry))
                 .chain(segments.blobs(at.entry));
@@ -189,80 +174,100 @@ impl<'a> Plan<'a> {
         Ok((reached, count))
     }
 
-    /// Of several copies of an object the first is kept.
-    fn keep_first_copies(&mut self) {
-        for number in 0..u32::try_from(self.places.len()).unwrap_or(NONE) {
-            let Some(oid) = self.oid(number) else {
-                self.kept.push(number);
-                continue;
-            };
-            let mut table = std::mem::take(&mut self.table);
-            let hash = |held: &u32| self.oid(*held).as_ref().map_or(0, spread);
-            let slot = table.entry(spread(&oid), |held| self.oid(*held) == Some(oid), hash);
-            let kept = *slot.or_insert(number).get();
-            self.table = table;
-            self.kept.push(kept);
-        }
-    }
-
-    /// All commits with segments, each once, parents first. Uses `places` for marks.
-    fn ordered_commits(&mut self, tips: &[ObjectId]) -> Vec<At> {
-        let mut commits = Vec::new();
+    /// Numbers of all commits with segments, each once, parents first. Uses places for marks.
+    fn ordered_commits(&mut self, tips: &[ObjectId]) -> Vec<u32> {
+        let segments = self.inputs.iter().map(|input| input.history.segments.len() as usize);
+        let mut commits = Vec::with_capacity(segments.sum());
         for tip in tips {
-            if let Some(at) = self.find_oid(tip).and_then(|number| self.segment_at(number)) {
-                self.add_ancestry(at, &mut commits);
+            if let Some(number) = self.find_oid(tip).filter(|number| self.has_segment(*number)) {
+                self.add_ancestry(number, &mut commits);
             }
         }
         for (number, input) in (0u32..).zip(self.inputs) {
             for entry in 0..input.history.segments.len() {
-                self.add_ancestry(At { input: number, entry }, &mut commits);
+                let number = self.number(At { input: number, entry });
+                number
+                    .into_iter()
+                    .for_each(|number| self.add_ancestry(number, &mut commits));
             }
         }
-        self.places.fill(NONE);
+        self.numbers.clear_places();
         commits
     }
 
     /// Adds a commit after all that it reaches; depth first, first parents first, so that what an older tip of the same line
     /// reaches is a prefix.
-    fn add_ancestry(&mut self, at: At, commits: &mut Vec<At>) {
-        let mut path: Vec<(At, usize)> = self.enter(at).map(|at| (at, 0)).into_iter().collect();
-        while let Some((at, done)) = path.pop() {
-            let parents = self.input(at).map(|input| input.history.segments.parents(at.entry));
-            match parents.and_then(|mut parents| parents.nth(done)) {
-                Some(parent) => {
-                    path.push((at, done + 1));
-                    let parent = self.parent(at.input, parent).and_then(|parent| self.enter(parent));
-                    path.extend(parent.map(|at| (at, 0)));
+    fn add_ancestry(&mut self, number: u32, commits: &mut Vec<u32>) {
+        // A mark: a commit is entered once, if it is kept.
+        let mut path: Vec<(u32, usize)> = Vec::new();
+        if self.numbers.set_place(number, 0) {
+            path.push((number, 0));
+        }
+        while let Some((number, done)) = path.pop() {
+            let parents = self
+                .located(number)
+                .map(|(at, input)| (at, input.history.segments.parents(at.entry)));
+            match parents.and_then(|(at, mut parents)| Some((at, parents.nth(done)?))) {
+                Some((at, parent)) => {
+                    path.push((number, done + 1));
+                    let parent = self.find(at.input, parent).filter(|parent| self.has_segment(*parent));
+                    if let Some(parent) = parent.filter(|parent| self.numbers.set_place(*parent, 0)) {
+                        path.push((parent, 0));
+                    }
                 }
-                None => commits.push(at),
+                None => commits.push(number),
             }
         }
     }
 
-    /// The kept copy of a parent, if it has a segment here.
-    fn parent(&self, input: u32, parent: Link) -> Option<At> {
-        self.segment_at(self.find(input, parent)?)
+    /// Whether what has that number is a commit with a segment.
+    fn has_segment(&self, number: u32) -> bool {
+        let located = self.located(number);
+        located.is_some_and(|(at, input)| at.entry < input.history.segments.len())
     }
 
-    /// Where the commit of that number is, if it has a segment.
-    fn segment_at(&self, number: u32) -> Option<At> {
-        let at = self.at(number)?;
-        (at.entry < self.input(at)?.history.segments.len()).then_some(at)
+    /// The clusters of the new pack, still empty.
+    fn clusters(&mut self) -> Clusters {
+        let mut counts = [0u32; 4];
+        for number in 0..self.numbers.len() {
+            if self.is_held(number)
+                && let Some((at, input)) = self.located(number)
+            {
+                let [commits, tags, trees, blobs] = &mut counts;
+                *match input.index.kind(at.entry) {
+                    ObjectKind::Commit => commits,
+                    ObjectKind::Tag => tags,
+                    ObjectKind::Tree => trees,
+                    ObjectKind::Blob => blobs,
+                } += 1;
+            }
+        }
+        let mut end = 0;
+        let clusters = counts.map(|count| {
+            end += count;
+            end - count..end
+        });
+        let [_, tags, trees, blobs] = &clusters;
+        (self.first_tag, self.first_tree, self.first_blob) = (tags.start, trees.start, blobs.start);
+        self.entries = vec![NONE; end as usize];
+        Clusters(clusters)
     }
 
-    /// Marks a kept commit; `None` if it was met before or is not kept.
-    fn enter(&mut self, at: At) -> Option<At> {
-        let number = self.number(at)?;
-        let is_kept = self.kept.get(number as usize) == Some(&number);
-        let mark = self
-            .places
-            .get_mut(number as usize)
-            .filter(|mark| is_kept && **mark == NONE)?;
-        *mark = 0;
-        Some(at)
+    /// Gives a kept entry the next place of its cluster; `false` if it has one.
+    fn fill(&mut self, number: u32, kind: ObjectKind, clusters: &mut Clusters) -> bool {
+        let cluster = clusters.of(kind);
+        let slot = self.entries.get_mut(cluster.start as usize);
+        match slot {
+            Some(slot) if cluster.start < cluster.end && self.numbers.set_place(number, cluster.start) => {
+                *slot = number;
+                cluster.start += 1;
+                true
+            }
+            _ => false,
+        }
     }
 
-    fn collect_roots(&mut self, trees: &mut Vec<At>, blobs: &mut Vec<At>) {
+    fn collect_roots(&mut self, clusters: &mut Clusters) {
         let mut seen = HashSet::new();
         if self.part.is_some_and(|part| part.is_first) {
             return;
@@ -274,91 +279,69 @@ impl<'a> Plan<'a> {
                     input: number,
                     entry: root,
                 };
-                let set = self.set(at, roots.trees(root), roots.blobs(root), trees, blobs);
+                let set = self.set(at, (roots.trees(root), roots.blobs(root)), clusters);
                 self.roots.push(set);
             }
         }
     }
 
     /// A set with the kept entries of its runs, which go to the clusters.
-    fn set(&self, at: At, tree_run: Range<u32>, blob_run: Range<u32>, trees: &mut Vec<At>, blobs: &mut Vec<At>) -> Set {
-        let keep = |run: Range<u32>, cluster: &mut Vec<At>| {
-            let before = cluster.len();
-            cluster.extend(run.map(|entry| At { entry, ..at }).filter(|at| self.is_kept(*at)));
-            u32::try_from(cluster.len() - before).unwrap_or(NONE)
+    fn set(&mut self, at: At, runs: (Range<u32>, Range<u32>), clusters: &mut Clusters) -> Set {
+        let mut keep = |run: Range<u32>, kind| {
+            let mut count = 0;
+            for entry in run {
+                let number = self.number(At { entry, ..at });
+                let held = number.filter(|number| self.is_held(*number));
+                count += u32::from(held.is_some_and(|number| self.fill(number, kind, clusters)));
+            }
+            count
         };
+        let (trees, blobs) = runs;
         Set {
             at,
-            trees: keep(tree_run, trees),
-            blobs: keep(blob_run, blobs),
-            taken: Vec::new(),
+            trees: keep(trees, ObjectKind::Tree),
+            blobs: keep(blobs, ObjectKind::Blob),
         }
     }
 
-    /// Gives a segment of the first part what it names of sets that are not in that part, unless another has it already.
-    fn take(&self, set: &mut Set, taken: &mut HashSet<u32>, trees: &mut Vec<At>, blobs: &mut Vec<At>) {
-        let Some(segments) = self.input(set.at).map(|input| &input.history.segments) else {
-            return;
-        };
-        for number in segments
-            .links(set.at.entry)
-            .filter_map(|link| self.find(set.at.input, link))
-        {
-            let Some((at, input)) = self.at(number).and_then(|at| Some((at, self.input(at)?))) else {
+    /// Gives a segment of the first part, the next, what it names of sets that are not in that part, unless another has it
+    /// already.
+    fn take(&mut self, set: &mut Set, taken: &mut HashSet<u32>, clusters: &mut Clusters) {
+        let Some(input) = self.input(set.at) else { return };
+        let segment = u32::try_from(self.segments.len()).unwrap_or(NONE);
+        for link in input.history.segments.links(set.at.entry) {
+            let Some(number) = self.find(set.at.input, link) else {
                 continue;
             };
-            let owner = input
-                .history
-                .segments
-                .of_entry(at.entry)
-                .map(|entry| At { entry, ..at });
-            if !self.is_kept(at) || owner.is_some_and(|owner| self.is_kept(owner)) || !taken.insert(number) {
+            let Some((at, input)) = self.located(number) else {
+                continue;
+            };
+            let owner = input.history.segments.of_entry(at.entry);
+            let owner = owner.and_then(|entry| self.number(At { entry, ..at }));
+            if !self.is_held(number) || owner.is_some_and(|owner| self.is_held(owner)) || !taken.insert(number) {
                 continue;
             }
-            match input.index.kind(at.entry) {
-                ObjectKind::Tree => (set.trees, _) = (set.trees + 1, trees.push(at)),
-                ObjectKind::Blob => (set.blobs, _) = (set.blobs + 1, blobs.push(at)),
+            let kind = input.index.kind(at.entry);
+            let count = match kind {
+                ObjectKind::Tree => &mut set.trees,
+                ObjectKind::Blob => &mut set.blobs,
                 ObjectKind::Commit | ObjectKind::Tag => continue,
+            };
+            if self.fill(number, kind, clusters) {
+                *count += 1;
+                self.taken.push((segment, number));
             }
-            set.taken.push(number);
         }
     }
 
-    /// Puts everything in its place; root sets are in the second of two layers. What is kept and in no set comes last in its cluster: tags, commits without
-    /// segment, and what only a set had whose commit or root another input has, too.
-    fn arrange(&mut self, mut commits: Vec<At>, mut trees: Vec<At>, mut blobs: Vec<At>) {
-        for at in commits.iter().chain(&trees).chain(&blobs) {
-            if let Some(mark) = self.number(*at).and_then(|number| self.places.get_mut(number as usize)) {
-                *mark = 0;
-            }
-        }
-        for number in 0..u32::try_from(self.kept.len()).unwrap_or(NONE) {
-            let is_placed = self.place(number).is_some();
-            let Some(at) = self.at(number).filter(|at| self.is_kept(*at) && !is_placed) else {
-                continue;
-            };
-            match self.input(at).map(|input| input.index.kind(at.entry)) {
-                Some(ObjectKind::Commit) => commits.push(at),
-                Some(ObjectKind::Tag) => self.tags.push(at),
-                Some(ObjectKind::Tree) => trees.push(at),
-                Some(ObjectKind::Blob) => blobs.push(at),
-                None => {}
-            }
-        }
-        self.entries = commits;
-        self.entries.extend(&self.tags);
-        // Fewer than `OBJECTS_MAX`.
-        self.first_tree = self.entries.len() as u32;
-        self.entries.append(&mut trees);
-        self.first_blob = self.entries.len() as u32;
-        self.entries.append(&mut blobs);
-        for (place, at) in (0u32..).zip(&self.entries) {
-            let number = self
-                .starts
-                .get(at.input as usize)
-                .map(|start| (start + at.entry) as usize);
-            if let Some(slot) = number.and_then(|number| self.places.get_mut(number)) {
-                *slot = place;
+    /// What is kept and in no set comes last in its cluster: tags, commits without segment, and what only a set had whose commit
+    /// or root another input has, too. Root sets are in the second of two layers.
+    fn fill_rest(&mut self, clusters: &mut Clusters) {
+        for number in 0..self.numbers.len() {
+            if self.is_held(number)
+                && let Some((at, input)) = self.located(number)
+            {
+                self.fill(number, input.index.kind(at.entry), clusters);
             }
         }
     }
@@ -366,7 +349,7 @@ impl<'a> Plan<'a> {
     /// Follows each chain of bases until it ends or meets one followed before; meeting one of its own is a circle.
     fn find_circles(&mut self) {
         let mut followed_by = vec![NONE; self.entries.len()];
-        for start in 0..u32::try_from(self.entries.len()).unwrap_or(NONE) {
+        for start in 0..self.objects() {
             let mut place = start;
             while let Some(mark) = followed_by.get_mut(place as usize).filter(|mark| **mark == NONE) {
                 *mark = start;
@@ -394,15 +377,37 @@ impl<'a> Plan<'a> {
 
     /// Entries of all inputs together.
     pub(super) fn len(&self) -> usize {
-        self.kept.len()
+        self.numbers.len() as usize
+    }
+
+    /// Entries of the new layer.
+    pub(super) fn objects(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(NONE)
+    }
+
+    /// Where the entry at a place comes from.
+    pub(super) fn entry(&self, place: u32) -> Option<At> {
+        self.at(*self.entries.get(place as usize)?)
+    }
+
+    /// Numbers of the entries in the order of the new pack.
+    pub(super) fn entries(&self) -> &[u32] {
+        &self.entries
+    }
+
+    /// Places in the order of the objects' ids.
+    pub(super) fn order(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.entries.len());
+        order.extend(self.numbers.sorted().iter().filter_map(|number| self.place(*number)));
+        order
     }
 
     /// What the entry at a place is based on, if its stored form is kept.
     pub(super) fn stored_base(&self, place: u32) -> Base {
-        let Some(at) = self.entries.get(place as usize) else {
+        let Some(at) = self.entry(place) else {
             return Base::None;
         };
-        let Some(link) = self.base_link(*at) else {
+        let Some(link) = self.base_link(at) else {
             return Base::None;
         };
         match self.link(at.input, link) {
@@ -422,10 +427,7 @@ impl<'a> Plan<'a> {
 
     /// The kept number of an object, if it is among the inputs.
     pub(super) fn find_oid(&self, oid: &ObjectId) -> Option<u32> {
-        let found = self
-            .table
-            .find(spread(oid), |held| self.oid(*held).as_ref() == Some(oid));
-        found.copied()
+        self.numbers.find(oid)
     }
 
     /// The tree of a segment's commit.
@@ -462,16 +464,18 @@ impl<'a> Plan<'a> {
     }
 
     /// What a segment names beside its own entries: its links, and what of its runs another input's copy stands for.
-    pub(super) fn segment_links(&self, set: &Set) -> Vec<NewLink> {
-        self.input(set.at).map_or_else(Vec::new, |input| {
-            let segments = &input.history.segments;
-            let entry = set.at.entry;
-            self.links(
-                set,
-                segments.trees(entry).chain(segments.blobs(entry)),
-                segments.links(entry),
-            )
-        })
+    pub(super) fn segment_links(&self, segment: u32) -> Vec<NewLink> {
+        let set = self.segments.get(segment as usize).copied();
+        let Some((set, input)) = set.and_then(|set| Some((set, self.input(set.at)?))) else {
+            return Vec::new();
+        };
+        let start = self.taken.partition_point(|(taker, _)| *taker < segment);
+        let taken = self.taken.get(start..).unwrap_or_default();
+        let taken = taken.split(|(taker, _)| *taker != segment).next().unwrap_or_default();
+        let segments = &input.history.segments;
+        let entry = set.at.entry;
+        let own = segments.trees(entry).chain(segments.blobs(entry));
+        self.links(&set, taken, own, segments.links(entry))
     }
 
     /// As [`Plan::segment_links`], for a root set.
@@ -479,36 +483,42 @@ impl<'a> Plan<'a> {
         self.input(set.at).map_or_else(Vec::new, |input| {
             let roots = &input.history.roots;
             let root = set.at.entry;
-            self.links(set, roots.trees(root).chain(roots.blobs(root)), roots.links(root))
+            self.links(set, &[], roots.trees(root).chain(roots.blobs(root)), roots.links(root))
         })
     }
 
-    fn links(&self, set: &Set, own: impl Iterator<Item = u32>, links: impl Iterator<Item = Link>) -> Vec<NewLink> {
+    fn links(
+        &self,
+        set: &Set,
+        taken: &[(u32, u32)],
+        own: impl Iterator<Item = u32>,
+        links: impl Iterator<Item = Link>,
+    ) -> Vec<NewLink> {
         let lost = own.filter(|entry| {
-            !self.is_kept(At {
+            let number = self.number(At {
                 entry: *entry,
                 ..set.at
-            })
+            });
+            !number.is_some_and(|number| self.is_held(number))
         });
         let is_own = |link: &Link| {
             let number = self.find(set.at.input, *link);
-            number.is_some_and(|number| set.taken.contains(&number))
+            number.is_some_and(|number| taken.iter().any(|(_, taken)| *taken == number))
         };
         let links = lost.map(Link::Local).chain(links);
-        let links = links.filter(|link| set.taken.is_empty() || !is_own(link));
+        let links = links.filter(|link| taken.is_empty() || !is_own(link));
         links.map(|link| self.link(set.at.input, link)).collect()
     }
 
     /// The id of the entry at a place.
     pub(super) fn oid_at(&self, place: u32) -> Option<ObjectId> {
-        let at = self.entries.get(place as usize)?;
-        self.input(*at)?.index.oid(at.entry)
+        self.oid(*self.entries.get(place as usize)?)
     }
 
     /// The kept number of what a link of an input leads to, if that is among the inputs.
     pub(super) fn find(&self, input: u32, link: Link) -> Option<u32> {
         match link {
-            Link::Local(entry) => self.kept.get(self.number(At { input, entry })? as usize).copied(),
+            Link::Local(entry) => self.numbers.kept(self.number(At { input, entry })?),
             Link::External(external) => self.find_oid(&self.inputs.get(input as usize)?.index.externals.oid(external)),
         }
     }
@@ -524,28 +534,25 @@ impl<'a> Plan<'a> {
     }
 
     pub(super) fn number(&self, at: At) -> Option<u32> {
-        self.starts.get(at.input as usize).map(|start| start + at.entry)
+        self.numbers.number(at)
     }
 
     pub(super) fn at(&self, number: u32) -> Option<At> {
-        let input = self.starts.partition_point(|start| *start <= number).checked_sub(1)?;
-        Some(At {
-            input: u32::try_from(input).ok()?,
-            entry: number - self.starts.get(input)?,
-        })
+        self.numbers.at(number)
     }
 
     pub(super) fn oid(&self, number: u32) -> Option<ObjectId> {
+        self.numbers.oid(number)
+    }
+
+    fn located(&self, number: u32) -> Option<(At, &'a Input)> {
         let at = self.at(number)?;
-        self.input(at)?.index.oid(at.entry)
+        Some((at, self.input(at)?))
     }
 
     /// Whether the new layer holds this copy.
-    fn is_kept(&self, at: At) -> bool {
-        self.number(at).is_some_and(|number| {
-            let is_in = self.part.is_none_or(|part| part.holds(number));
-            is_in && self.kept.get(number as usize) == Some(&number)
-        })
+    fn is_held(&self, number: u32) -> bool {
+        self.part.is_none_or(|part| part.holds(number)) && self.numbers.kept(number) == Some(number)
     }
 
     /// Whether an object is in the other, first part of the inputs.
@@ -559,6 +566,20 @@ impl<'a> Plan<'a> {
     }
 
     pub(super) fn place(&self, number: u32) -> Option<u32> {
-        self.places.get(number as usize).copied().filter(|place| *place != NONE)
+        self.numbers.place(number)
+    }
+}
+
+impl EntryFacts for Plan<'_> {
+    fn oid(&self, place: u32) -> ObjectId {
+        self.oid_at(place).unwrap_or(ObjectId::null(self.format()))
+    }
+
+    fn size(&self, place: u32) -> u64 {
+        let located = self
+            .entries
+            .get(place as usize)
+            .and_then(|number| self.located(*number));
+        located.map_or(0, |(at, input)| input.index.entries.size(at.entry))
     }
 }

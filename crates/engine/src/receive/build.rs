@@ -11,11 +11,10 @@ use super::options::ReceiveOptions;
 use super::order::{Order, Parent};
 use super::source::EntrySource;
 use super::spool::Spool;
-use crate::layer_builder::{Built, LayerBuilder, NewBase, NewEntry, PackSink};
-use bytes::Bytes;
-use cuesta_format::{FormatError, Link, SegmentRow};
-use cuesta_git::ObjectKind;
+use crate::layer_builder::{Built, Chunk, LayerBuilder, LayerSink, NewBase, NewEntry};
+use cuesta_format::{EntryFacts, FormatError, Link, SegmentRow};
 use cuesta_git::zlib::{Deflater, StreamDeflater};
+use cuesta_git::{ObjectId, ObjectKind};
 
 /// Bytes of contents kept while entries are stored whole; few are.
 const CONTENT_BYTES_MAX: usize = 16 << 20;
@@ -35,16 +34,16 @@ pub(crate) struct Material<'a> {
 }
 
 /// A sink that knows why it failed in the intake's terms.
-pub(crate) type Chunks<'a> = &'a mut dyn FnMut(Bytes) -> Result<(), IntakeError>;
+pub(crate) type Chunks<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), IntakeError>;
 
 /// Gives chunks to a function.
 pub(crate) struct ChunkSink<'a>(pub(crate) Chunks<'a>);
 
-impl PackSink for ChunkSink<'_> {
+impl LayerSink for ChunkSink<'_> {
     type Error = IntakeError;
 
-    fn write(&mut self, bytes: Bytes) -> Result<(), IntakeError> {
-        (self.0)(bytes)
+    fn write(&mut self, chunk: Chunk) -> Result<(), IntakeError> {
+        (self.0)(chunk)
     }
 }
 
@@ -80,7 +79,7 @@ pub(crate) fn build(
     for tag in tags {
         writer.layer.cue().tag_target(&tag.target, tag.target_kind)?;
     }
-    Ok(writer.layer.finish()?.0)
+    writer.finish(&clusters)
 }
 
 /// Builds the layer of all objects that nothing reaches: kept, but vouching for nothing.
@@ -120,7 +119,7 @@ pub(crate) fn build_unreachable(
             .ok_or(IntakeError::Internal("a tag without row"))?;
         writer.layer.cue().tag_target(&tag.target, tag.target_kind)?;
     }
-    Ok(Some(writer.layer.finish()?.0))
+    writer.finish(&clusters).map(Some)
 }
 
 fn row(rows: &[CommitRow], row: u32) -> Option<u32> {
@@ -162,6 +161,13 @@ impl<'a, 'c> Writer<'a, 'c> {
             contents: None,
             places,
         })
+    }
+
+    fn finish(self, clusters: &[&[u32]; 4]) -> Result<Built, IntakeError> {
+        let (layer, entries) = (self.layer, self.material.entries);
+        // Not needed any more, and as large as what is to come.
+        drop((self.places, self.contents, self.source));
+        Ok(layer.finish(&Facts { entries, clusters }, None)?.0)
     }
 
     fn place(&self, entry: u32) -> Option<u32> {
@@ -305,6 +311,35 @@ impl<'a, 'c> Writer<'a, 'c> {
             before = *set;
         }
         Ok(())
+    }
+}
+
+/// Ids and sizes by place: clusters of entries of the push, one after the other.
+struct Facts<'a> {
+    entries: &'a Entries,
+    clusters: &'a [&'a [u32]; 4],
+}
+
+impl Facts<'_> {
+    fn entry(&self, place: u32) -> u32 {
+        let mut place = place as usize;
+        for cluster in self.clusters {
+            match cluster.get(place) {
+                Some(entry) => return *entry,
+                None => place -= cluster.len(),
+            }
+        }
+        ABSENT
+    }
+}
+
+impl EntryFacts for Facts<'_> {
+    fn oid(&self, place: u32) -> ObjectId {
+        self.entries.oid(self.entry(place))
+    }
+
+    fn size(&self, place: u32) -> u64 {
+        self.entries.size(self.entry(place))
     }
 }
 

@@ -284,7 +284,7 @@ impl Index {
 }
 
 /// Ids are spread already. Objects ground so that many share a slot cost their maker far more than us: 2^20 hashes each.
-pub(crate) fn spread(oid: &ObjectId) -> u64 {
+fn spread(oid: &ObjectId) -> u64 {
     oid.as_bytes()
         .first_chunk()
         .map_or(0, |first: &[u8; 8]| u64::from_le_bytes(*first))

@@ -11,7 +11,6 @@ use super::parse::{PackParser, Parsed};
 use super::resolve;
 use super::tips::{self, Reached};
 use crate::layer_builder::Built;
-use bytes::Bytes;
 use cuesta_git::fsck::Finding;
 use cuesta_git::{ObjectId, ObjectKind};
 use std::collections::HashSet;
@@ -169,7 +168,7 @@ impl Settled {
         known: &dyn Known,
         reached: &Reached,
         chunk_len: usize,
-        chunks: &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
+        chunks: build::Chunks<'_>,
     ) -> Result<Built, IntakeError> {
         let material = self.material(known);
         build::build(
@@ -193,7 +192,7 @@ impl Settled {
         known: &dyn Known,
         reached: &Reached,
         chunk_len: usize,
-        chunks: &mut dyn FnMut(Bytes) -> Result<(), IntakeError>,
+        chunks: build::Chunks<'_>,
     ) -> Result<Option<Built>, IntakeError> {
         let rows = &self.parsed.inspector.commits;
         let commits = reached

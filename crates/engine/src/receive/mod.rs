@@ -38,7 +38,6 @@ pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
 pub use session::Receiver;
 
 pub(crate) use differ::differ;
-pub(crate) use entries::spread;
 pub(crate) use intake::{Intake, Settled};
 pub(crate) use known::{Known, Nothing};
 pub(crate) use lean::Lean;

@@ -6,7 +6,7 @@ use super::options::ReceiveOptions;
 use super::session::Taken;
 use super::tips::Reached;
 use crate::View;
-use crate::layer_builder::Built;
+use crate::layer_builder::{Built, Chunk};
 use bytes::Bytes;
 use cuesta_format::{AddedLayer, LayerId, LayerMeta, LayerPlace, LogId, layer_cue_key, layer_pack_key};
 use cuesta_store::{Bucket, Entropy, StoreError, Upload, Workers};
@@ -90,51 +90,57 @@ impl Place {
     /// On a worker: builds a layer, which goes to the bucket while it is made if it is large.
     pub(crate) fn stream<E: From<IntakeError> + From<StoreError>>(
         &self,
-        build: impl FnOnce(usize, &mut dyn FnMut(Bytes) -> Result<(), E>) -> Result<Option<Built>, E>,
+        build: impl FnOnce(usize, &mut dyn FnMut(Chunk) -> Result<(), E>) -> Result<Option<Built>, E>,
     ) -> Result<Option<AddedLayer>, E> {
         let id = LayerId(self.entropy.bits128());
-        let pack_key = layer_pack_key(self.log, id);
-        let mut upload: Option<Upload> = None;
+        let (pack_key, cue_key) = (layer_pack_key(self.log, id), layer_cue_key(self.log, id));
+        let (mut pack, mut cue): (Option<Upload>, Option<Upload>) = (None, None);
         let chunk_len = if self.rewrites { REWRITTEN_CHUNK_LEN } else { CHUNK_LEN };
-        let built = build(chunk_len, &mut |bytes| {
-            let upload = match &mut upload {
+        let built = build(chunk_len, &mut |chunk| {
+            let (upload, key, once, bytes) = match chunk {
+                Chunk::Pack(bytes) => (&mut pack, &pack_key, self.rewrites, bytes),
+                Chunk::Cue(bytes) => (&mut cue, &cue_key, false, bytes),
+            };
+            let upload = match upload {
                 Some(upload) => upload,
-                none => none.insert(match self.rewrites {
-                    true => self.bucket.upload_once(&pack_key)?,
-                    false => self.bucket.upload(&pack_key)?,
+                none => none.insert(match once {
+                    true => self.bucket.upload_once(key)?,
+                    false => self.bucket.upload(key)?,
                 }),
             };
             Ok(self.workers.wait(upload.write(bytes))?)
         });
-        match (built, upload) {
-            (Ok(None), _) => Ok(None),
-            (Ok(Some(built)), None) => Ok(Some(self.workers.wait(self.put(built))?)),
-            (Ok(Some(built)), Some(upload)) => {
-                let cue_key = layer_cue_key(self.log, id);
-                let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
-                let both = async { futures::try_join!(upload.finish(), cue) };
+        match (built, pack, cue) {
+            (Ok(None), ..) => Ok(None),
+            (Ok(Some(built)), None, None) => Ok(Some(self.workers.wait(self.put(built))?)),
+            (Ok(Some(built)), Some(pack), Some(cue)) => {
+                let both = async { futures::try_join!(pack.finish(), cue.finish()) };
                 self.workers.wait(both)?;
                 Ok(Some(AddedLayer {
                     meta: meta(id, &built),
                     place: LayerPlace::Bucket,
                 }))
             }
-            (Err(error), upload) => {
-                if let Some(upload) = upload {
+            (built, pack, cue) => {
+                for upload in [pack, cue].into_iter().flatten() {
                     // What a store keeps of a lost abort is for collection.
                     let _ = self.workers.wait(upload.abort());
                 }
-                Err(error)
+                Err(built.err().unwrap_or_else(|| half_a_layer().into()))
             }
         }
     }
+}
+
+fn half_a_layer() -> IntakeError {
+    IntakeError::Internal("a layer was made without its pack or its cue")
 }
 
 fn meta(id: LayerId, built: &Built) -> LayerMeta {
     LayerMeta {
         id,
         pack_bytes: built.pack_bytes,
-        cue_bytes: built.cue.len() as u64,
+        cue_bytes: built.cue_bytes,
         objects: built.objects,
         segments: built.segments,
         level: 0,

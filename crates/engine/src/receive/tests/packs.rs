@@ -3,6 +3,7 @@
 use super::history::random_history;
 use super::layers::{Layers, options};
 use super::repo::Repo;
+use crate::layer_builder::{Built, Chunk};
 use crate::receive::cut::TREE_DEPTH_MAX;
 use crate::receive::error::{IntakeError, ObjectFault, PackFault};
 use crate::receive::intake::Intake;
@@ -95,16 +96,22 @@ fn a_layer_streams_in_chunks() {
     intake.finish_pack().unwrap();
     let settled = intake.settle(&layers).unwrap();
     let reached = settled.reach(&layers, &Default::default(), &[tip]).unwrap();
-    let mut streamed = Vec::new();
+    let held = settled.build(&layers, &reached, 1 << 30, &mut |_| Ok(())).unwrap();
+    let (mut pack, mut cue) = (Vec::new(), Vec::new());
     let built = settled
-        .build(&layers, &reached, 300, &mut |bytes| {
-            streamed.extend_from_slice(&bytes);
+        .build(&layers, &reached, 300, &mut |chunk| {
+            match chunk {
+                Chunk::Pack(bytes) => pack.extend_from_slice(&bytes),
+                Chunk::Cue(bytes) => cue.extend_from_slice(&bytes),
+            }
             Ok(())
         })
         .unwrap();
-    assert!(built.pack.is_none());
-    layers.add(crate::layer_builder::Built {
-        pack: Some(streamed),
+    assert!(built.pack.is_none() && built.cue.is_empty());
+    assert_eq!((cue.len() as u64, cue.as_slice()), (built.cue_bytes, &*held.cue));
+    layers.add(Built {
+        pack: Some(pack),
+        cue: cue.into(),
         ..built
     });
 }

@@ -1,0 +1,197 @@
+//! The objects of all inputs of a merge, numbered: which copy of each is kept, where it goes, and how it is found by its id.
+//!
+//! Eight bytes an object, and eight more while they are sorted. Of several copies the first is kept.
+
+use super::Input;
+use crate::EngineError;
+use cuesta_git::ObjectId;
+
+/// Objects of all inputs together.
+const OBJECTS_MAX: u64 = (1 << 31) - 1;
+/// Set in the slot of a copy that is not kept; the rest of it is the number of the one that is.
+const COPY: u32 = 1 << 31;
+/// The slot of a kept copy that has no place.
+const UNPLACED: u32 = COPY - 1;
+/// A slot of the fan-out stands for about 2 to the power of so many objects.
+const FANOUT_SPACING_LOG2: u32 = 3;
+
+/// An entry, segment or root set of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) input: u32,
+    pub(super) entry: u32,
+}
+
+/// See the module.
+pub(super) struct Numbers<'a> {
+    inputs: &'a [Input],
+    /// Where each input's numbers start.
+    starts: Vec<u32>,
+    /// For each number its place in the new pack, if it is kept.
+    slots: Vec<u32>,
+    /// Kept numbers in the order of their ids.
+    sorted: Vec<u32>,
+    /// Where in `sorted` the ids of each value of their leading bits end.
+    fanout: Vec<u32>,
+    fanout_bits: u32,
+}
+
+impl<'a> Numbers<'a> {
+    pub(super) fn new(inputs: &'a [Input]) -> Result<Self, EngineError> {
+        let total: u64 = inputs.iter().map(|input| u64::from(input.index.entries.len())).sum();
+        if total >= OBJECTS_MAX {
+            return Err(EngineError::limit("objects in a merge", OBJECTS_MAX));
+        }
+        let mut starts = Vec::with_capacity(inputs.len());
+        let mut next = 0;
+        for input in inputs {
+            starts.push(next);
+            next += input.index.entries.len();
+        }
+        let mut numbers = Self {
+            inputs,
+            starts,
+            slots: vec![UNPLACED; next as usize],
+            sorted: Vec::new(),
+            fanout: Vec::new(),
+            fanout_bits: 0,
+        };
+        numbers.sort();
+        numbers.spread_out();
+        Ok(numbers)
+    }
+
+    /// Sorts by leading bits, which nearly always decide, and by the number, so that the first of several copies leads.
+    fn sort(&mut self) {
+        let mut keys = Vec::with_capacity(self.slots.len());
+        for (start, input) in self.starts.iter().zip(self.inputs) {
+            for entry in 0..input.index.entries.len() {
+                if let Some(oid) = input.index.oid(entry) {
+                    keys.push(u64::from(leading(&oid)) << 32 | u64::from(start + entry));
+                }
+            }
+        }
+        keys.sort_unstable_by(|left, right| {
+            let by_bits = (left >> 32).cmp(&(right >> 32));
+            by_bits.then_with(|| {
+                let (left, right) = (number_of(*left), number_of(*right));
+                self.oid(left).cmp(&self.oid(right)).then(left.cmp(&right))
+            })
+        });
+        self.sorted.reserve_exact(keys.len());
+        let mut before: Option<(u64, u32)> = None;
+        for key in keys {
+            let (bits, number) = (key >> 32, number_of(key));
+            match before {
+                Some((same, kept)) if same == bits && self.oid(kept) == self.oid(number) => {
+                    if let Some(slot) = self.slots.get_mut(number as usize) {
+                        *slot = COPY | kept;
+                    }
+                }
+                _ => {
+                    self.sorted.push(number);
+                    before = Some((bits, number));
+                }
+            }
+        }
+    }
+
+    fn spread_out(&mut self) {
+        self.fanout_bits = self.sorted.len().max(1).ilog2().saturating_sub(FANOUT_SPACING_LOG2);
+        let mut fanout = vec![0u32; 1 << self.fanout_bits];
+        for (end, number) in (1u32..).zip(&self.sorted) {
+            let slot = self.oid(*number).map_or(0, |oid| self.fanout_slot(&oid));
+            if let Some(slot) = fanout.get_mut(slot) {
+                *slot = end;
+            }
+        }
+        let mut end = 0;
+        for slot in &mut fanout {
+            end = (*slot).max(end);
+            *slot = end;
+        }
+        self.fanout = fanout;
+    }
+
+    fn fanout_slot(&self, oid: &ObjectId) -> usize {
+        leading(oid).checked_shr(32 - self.fanout_bits).unwrap_or(0) as usize
+    }
+
+    /// How many there are, copies included.
+    pub(super) fn len(&self) -> u32 {
+        // Fewer than `OBJECTS_MAX`.
+        u32::try_from(self.slots.len()).unwrap_or(UNPLACED)
+    }
+
+    /// Kept numbers in the order of their ids.
+    pub(super) fn sorted(&self) -> &[u32] {
+        &self.sorted
+    }
+
+    pub(super) fn number(&self, at: At) -> Option<u32> {
+        self.starts.get(at.input as usize).map(|start| start + at.entry)
+    }
+
+    pub(super) fn at(&self, number: u32) -> Option<At> {
+        let input = self.starts.partition_point(|start| *start <= number).checked_sub(1)?;
+        Some(At {
+            input: u32::try_from(input).ok()?,
+            entry: number - self.starts.get(input)?,
+        })
+    }
+
+    pub(super) fn oid(&self, number: u32) -> Option<ObjectId> {
+        let at = self.at(number)?;
+        self.inputs.get(at.input as usize)?.index.oid(at.entry)
+    }
+
+    /// The kept copy of what has that number.
+    pub(super) fn kept(&self, number: u32) -> Option<u32> {
+        let slot = self.slots.get(number as usize)?;
+        Some(if slot & COPY == 0 { number } else { slot & !COPY })
+    }
+
+    /// The kept number of an object, if it is among the inputs.
+    pub(super) fn find(&self, oid: &ObjectId) -> Option<u32> {
+        let slot = self.fanout_slot(oid);
+        let start = slot.checked_sub(1).and_then(|slot| self.fanout.get(slot)).copied();
+        let range = start.unwrap_or(0) as usize..*self.fanout.get(slot)? as usize;
+        let candidates = self.sorted.get(range)?;
+        let found = candidates.binary_search_by(|number| self.oid(*number).as_ref().cmp(&Some(oid)));
+        candidates.get(found.ok()?).copied()
+    }
+
+    /// Where a kept copy goes.
+    pub(super) fn place(&self, number: u32) -> Option<u32> {
+        let slot = self.slots.get(number as usize).copied();
+        slot.filter(|slot| *slot < UNPLACED)
+    }
+
+    /// Gives a kept copy a place; `false` if it has one, or is not kept.
+    pub(super) fn set_place(&mut self, number: u32, place: u32) -> bool {
+        match self.slots.get_mut(number as usize).filter(|slot| **slot == UNPLACED) {
+            Some(slot) => {
+                *slot = place;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes all places back.
+    pub(super) fn clear_places(&mut self) {
+        let placed = self.slots.iter_mut().filter(|slot| **slot < UNPLACED);
+        placed.for_each(|slot| *slot = UNPLACED);
+    }
+}
+
+fn leading(oid: &ObjectId) -> u32 {
+    oid.as_bytes()
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+/// The number in the low half of a key.
+fn number_of(key: u64) -> u32 {
+    u32::try_from(key & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
