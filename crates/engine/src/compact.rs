@@ -21,7 +21,70 @@ const TIER_BYTES_MIN: u64 = 1 << 10;
 /// Merged layers grow up to this; larger ones are left alone.
 const MERGED_BYTES_MAX: u64 = 64 << 30;
 /// Cues count entries, and links to them, in 31 bits.
-const MERGED_OBJECTS_MAX: u64 = (1 << 31) - 1;
+const MERGED_OBJECTS_MAX: u64 = (1 << 31) - 2;
+/// What a merge holds beside the cues of its layers, for each object, for each commit, and for each byte of their cues that
+/// neither of them accounts for: links and externals. Columns of words, most of them the new cue's.
+const OBJECT_BYTES: u64 = 32;
+const COMMIT_BYTES: u64 = 72;
+const OTHER_BYTES: u64 = 3;
+/// Bytes of a cue for an object and a commit.
+const CUE_OBJECT_BYTES: u64 = 50;
+const CUE_COMMIT_BYTES: u64 = 52;
+/// What comes to it for each object where the bases of deltas are chosen, beside contents.
+const CHOSEN_BYTES: u64 = 32;
+
+/// What merges may come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergeBounds {
+    /// Bytes of the new pack.
+    pub pack_bytes_max: u64,
+    /// Objects in it.
+    pub objects_max: u64,
+    /// Bytes that the merge holds, beside the cues of its layers.
+    pub memory_bytes_max: u64,
+    /// Whether it chooses the bases of deltas, too.
+    pub bases_chosen: bool,
+}
+
+impl MergeBounds {
+    /// For merges that hold at most so much and keep the bases of deltas.
+    pub fn within(memory_bytes_max: u64) -> Self {
+        Self {
+            pack_bytes_max: MERGED_BYTES_MAX,
+            objects_max: MERGED_OBJECTS_MAX,
+            memory_bytes_max,
+            bases_chosen: false,
+        }
+    }
+
+    pub(crate) fn of(view: &View) -> Self {
+        Self::within(view.world().options.compact_memory_bytes_max as u64)
+    }
+
+    /// What merging a layer adds to what is held, in bytes.
+    pub fn memory_bytes(&self, layer: &LayerMeta) -> u64 {
+        let (objects, commits) = (u64::from(layer.objects), u64::from(layer.segments));
+        let accounted_for = objects * CUE_OBJECT_BYTES + commits * CUE_COMMIT_BYTES;
+        let other = layer.cue_bytes.saturating_sub(accounted_for);
+        let chosen = if self.bases_chosen { CHOSEN_BYTES } else { 0 };
+        (objects * (OBJECT_BYTES + chosen) + commits * COMMIT_BYTES).saturating_add(other.saturating_mul(OTHER_BYTES))
+    }
+
+    /// Whether layers may become one.
+    fn fit(&self, layers: &[LayerMeta]) -> bool {
+        let sum = |of: &dyn Fn(&LayerMeta) -> u64| layers.iter().map(of).fold(0, u64::saturating_add);
+        sum(&|layer| layer.pack_bytes) <= self.pack_bytes_max
+            && sum(&|layer| layer.objects.into()) <= self.objects_max
+            && sum(&|layer| self.memory_bytes(layer)) <= self.memory_bytes_max
+    }
+
+    /// Whether a layer is left alone: two such ones would not fit. Any two others do.
+    fn is_giant(&self, layer: &LayerMeta) -> bool {
+        layer.pack_bytes > self.pack_bytes_max / 2
+            || u64::from(layer.objects) > self.objects_max / 2
+            || self.memory_bytes(layer) > self.memory_bytes_max / 2
+    }
+}
 
 /// Layers to be merged into one, oldest first; neighbours in the list they were proposed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,20 +110,27 @@ pub struct Maintained {
 /// A layer's *tier* is the power of [`FAN_IN`] in its size. A layer with a larger one after it is *trapped*: no layers of its
 /// tier will come beside it any more. Seen from the newest on, the largest tier so far makes groups of neighbours. A group
 /// with [`FAN_IN`] layers of its own tier becomes one layer, trapped ones with it; and trapped neighbours become one at
-/// once. So there are at most `2 × FAN_IN` layers a tier, and a byte is written at most twice on its way up one tier; layers
-/// above [`MERGED_BYTES_MAX`] are never touched.
-pub fn propose(layers: &[LayerMeta]) -> Vec<Job> {
+/// once. So there are at most `2 × FAN_IN` layers a tier, and a byte is written at most twice on its way up one tier.
+///
+/// A *giant* is above half of a bound, and never touched again. Layers before one are trapped. A group that does not fit
+/// becomes giants, as many as it fills, and the rest of it waits for more. So there are at most two giants for what fits one
+/// layer, and one layer between two of them.
+pub fn propose(layers: &[LayerMeta], bounds: &MergeBounds) -> Vec<Job> {
     let mut jobs = Vec::new();
-    let mut rest = layers;
+    let mut runs = layers.rsplit(|layer| bounds.is_giant(layer));
+    let mut rest = runs.next().unwrap_or_default();
     while let Some((group, older)) = last_group(rest) {
-        propose_in_group(group, &mut jobs);
+        propose_in_group(group, bounds, &mut jobs);
         rest = older;
+    }
+    for run in runs {
+        propose_trapped(run, bounds, &mut jobs);
     }
     jobs.reverse();
     jobs
 }
 
-/// The tier of a layer; `None` for one that is too large to be merged with another.
+/// The tier of a layer.
 fn tier(layer: &LayerMeta) -> u32 {
     (layer.pack_bytes.max(1).div_ceil(TIER_BYTES_MIN)).ilog(FAN_IN as u64)
 }
@@ -76,26 +146,46 @@ fn last_group(layers: &[LayerMeta]) -> Option<(&[LayerMeta], &[LayerMeta])> {
     Some((group, older))
 }
 
-fn propose_in_group(group: &[LayerMeta], jobs: &mut Vec<Job>) {
+/// Jobs of a group, the newest first.
+fn propose_in_group(group: &[LayerMeta], bounds: &MergeBounds, jobs: &mut Vec<Job>) {
     let Some(top) = group.last().map(tier) else { return };
     let count = group.iter().filter(|layer| tier(layer) == top).count();
-    if count >= FAN_IN && fits(group) {
-        return jobs.push(job(group));
+    if count < FAN_IN {
+        let trapped = group.rsplit(|layer| tier(layer) == top);
+        trapped.for_each(|run| propose_trapped(run, bounds, jobs));
+    } else if bounds.fit(group) {
+        jobs.push(job(group));
+    } else {
+        let (full, _) = fill(group, bounds);
+        jobs.extend(full.into_iter().rev().map(job));
     }
-    let trapped = group.split(|layer| tier(layer) == top);
-    let several = trapped.filter(|run| run.len() >= 2 && fits(run));
+}
+
+/// Jobs of neighbours beside which no more will come, the newest first.
+fn propose_trapped(run: &[LayerMeta], bounds: &MergeBounds, jobs: &mut Vec<Job>) {
+    let (full, left) = fill(run, bounds);
+    let several = full.into_iter().chain([left]).filter(|run| run.len() >= 2);
     let at = jobs.len();
     jobs.extend(several.map(job));
-    // Jobs are gathered from the newest on.
     if let Some(new) = jobs.get_mut(at..) {
         new.reverse();
     }
 }
 
-fn fits(layers: &[LayerMeta]) -> bool {
-    let bytes: u64 = layers.iter().map(|layer| layer.pack_bytes).fold(0, u64::saturating_add);
-    let objects: u64 = layers.iter().map(|layer| u64::from(layer.objects)).sum();
-    bytes <= MERGED_BYTES_MAX && objects <= MERGED_OBJECTS_MAX
+/// Neighbours, none a giant, as runs that become giants, and what is left.
+fn fill<'l>(mut layers: &'l [LayerMeta], bounds: &MergeBounds) -> (Vec<&'l [LayerMeta]>, &'l [LayerMeta]) {
+    let mut full = Vec::new();
+    loop {
+        let fits = |count: &usize| layers.get(..*count).is_some_and(|run| bounds.fit(run));
+        let count = (1..=layers.len()).take_while(fits).last().unwrap_or(0);
+        match layers.split_at_checked(count) {
+            Some((run, rest)) if count > 0 && !rest.is_empty() => {
+                full.push(run);
+                layers = rest;
+            }
+            _ => return (full, layers),
+        }
+    }
 }
 
 fn job(layers: &[LayerMeta]) -> Job {
@@ -106,7 +196,8 @@ fn job(layers: &[LayerMeta]) -> Job {
 
 /// The jobs of a view.
 fn jobs_of(view: &View) -> Vec<Job> {
-    neighbours(view).iter().flat_map(|run| propose(run)).collect()
+    let bounds = MergeBounds::of(view);
+    neighbours(view).iter().flat_map(|run| propose(run, &bounds)).collect()
 }
 
 /// Lists of layers of a view that may be merged with one another. Layers that are still inline are the flush's, and neighbours

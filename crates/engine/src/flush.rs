@@ -1,5 +1,6 @@
 //! Flush: inline layers move from the ledger to the bucket, merged into one; and the log is folded when that pays.
 
+use crate::compact::MergeBounds;
 use crate::layer::Layer;
 use crate::merge::{Bases, Half, Input, divide, merge};
 use crate::receive::Place;
@@ -8,7 +9,7 @@ use cuesta_format::{AddedLayer, Cause, Edit, checkpoint_key};
 use cuesta_ledger::{Base, Committed};
 use std::sync::Arc;
 
-/// Layers merged by one flush; more wait for the next.
+/// Layers merged by one flush, as far as memory goes; more wait for the next.
 const LAYERS_MAX: usize = 4096;
 
 /// What a flush did.
@@ -174,7 +175,14 @@ async fn inline_layers(view: &View, repository: &Repository, unreachable: bool) 
         .iter()
         .filter(|layer| layer.is_inline() && layer.meta.unreachable == unreachable);
     let mut inputs = Vec::new();
+    let bounds = MergeBounds::of(view);
+    let mut bytes_left = bounds.memory_bytes_max;
     for record in inline.take(LAYERS_MAX) {
+        match bytes_left.checked_sub(bounds.memory_bytes(&record.meta)) {
+            Some(left) => bytes_left = left,
+            None if inputs.is_empty() => bytes_left = 0,
+            None => break,
+        }
         let layer = Layer::of(record, repository.id(), &view.world().cache)?;
         inputs.push(Input::load(layer).await?);
     }

@@ -34,7 +34,7 @@ mod world;
 pub use birth::{PushTarget, Unborn};
 pub use bits::Bits;
 pub use collect::{CollectStep, Collected, Needless, Why, propose_collection};
-pub use compact::{Compacted, Job, Maintained, propose, propose_bases};
+pub use compact::{Compacted, Job, Maintained, MergeBounds, propose, propose_bases};
 pub use engine::{Engine, EngineParts};
 pub use error::{EngineError, ErrorKind};
 pub use flush::{Flushed, checkpoint_is_due};

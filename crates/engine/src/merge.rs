@@ -107,7 +107,8 @@ pub(crate) fn merge(
     let bytes: u64 = inputs.iter().map(|input| input.layer.meta().pack_bytes).sum();
     let buffer_len = usize::try_from(bytes).unwrap_or(chunk_len);
     let objects = plan.objects();
-    let layer = LayerBuilder::new(view.object_format(), objects, chunk_len, buffer_len, ChunkSink(chunks));
+    let mut layer = LayerBuilder::new(view.object_format(), objects, chunk_len, buffer_len, ChunkSink(chunks));
+    layer.cue().reserve_segments(plan.segments.len());
     let mut merger = Merger {
         view,
         workers,
@@ -133,7 +134,8 @@ pub(crate) fn merge(
         half.note_depths(|| chooser.depths());
     }
     let layer = merger.layer;
-    drop(merger.chooser);
+    // As large as what is to come.
+    drop((merger.chooser, merger.held));
     let (mut built, _) = layer.finish(&plan, Some(plan.order()))?;
     built.bases_chosen = chosen;
     Ok(built)

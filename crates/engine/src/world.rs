@@ -22,8 +22,9 @@ pub struct EngineOptions {
     pub read_ahead_bytes_max: u64,
     /// zlib level of objects that are sent other than as they are stored.
     pub deflate_level: u32,
-    /// Bytes of contents kept while a compaction chooses the bases of deltas anew, about; objects of more than a sixth of it
-    /// keep the form in which they are stored.
+    /// Bytes that one merge of layers holds at most, about, beside their cues; layers that do not fit together stay apart
+    /// ([`crate::MergeBounds`]). As much again for contents while a compaction chooses the bases of deltas anew; objects of
+    /// more than a sixth of it keep the form in which they are stored.
     pub compact_memory_bytes_max: usize,
     /// Bytes of packs from which on a compaction makes two layers of them: what branches and tags reach, and the rest.
     pub divide_bytes_min: u64,

@@ -1,7 +1,7 @@
 //! Compaction that chooses the bases of deltas anew (docs/decisions/bases-at-compaction.md): of one layer at a time while
 //! nothing else is to do, or of a whole repository when an operator asks for it.
 
-use super::{Job, fits, job, jobs_of, neighbours};
+use super::{Job, MergeBounds, job, jobs_of, neighbours};
 use crate::merge::Bases;
 use crate::{EngineError, Flushed, Repository, View, Watch};
 use cuesta_format::LayerMeta;
@@ -32,18 +32,21 @@ pub struct Compacted {
 ///
 /// Layers whose bases were chosen keep that when they are merged with one another; those that small ones are merged into lose
 /// it. So a byte is done about once a tier.
-pub fn propose_bases(layers: &[LayerMeta]) -> Option<Job> {
-    let due = |layer: &&LayerMeta| !layer.bases_chosen && !layer.unreachable && layer.pack_bytes >= BYTES_MIN;
+pub fn propose_bases(layers: &[LayerMeta], bounds: &MergeBounds) -> Option<Job> {
+    let due = |layer: &&LayerMeta| {
+        let fits = bounds.fit(std::slice::from_ref(*layer));
+        fits && !layer.bases_chosen && !layer.unreachable && layer.pack_bytes >= BYTES_MIN
+    };
     let layer = layers.iter().find(due)?;
-    fits(std::slice::from_ref(layer)).then(|| job(std::slice::from_ref(layer)))
+    Some(job(std::slice::from_ref(layer)))
 }
 
 /// Neighbours as few jobs: as many layers as may become one. A layer that is alone and done is left out, as are those that
 /// vouch for nothing, if alone: they have no paths.
-fn whole(mut layers: &[LayerMeta]) -> Vec<Job> {
+fn whole(mut layers: &[LayerMeta], bounds: &MergeBounds) -> Vec<Job> {
     let mut jobs = Vec::new();
     while !layers.is_empty() {
-        let may_be_one = |count: &usize| layers.get(..*count).is_some_and(fits);
+        let may_be_one = |count: &usize| layers.get(..*count).is_some_and(|run| bounds.fit(run));
         let count = (1..=layers.len()).take_while(may_be_one).last();
         let (run, later) = layers.split_at(count.unwrap_or(1));
         let is_done = |layer: &LayerMeta| layer.bases_chosen || layer.unreachable && run.len() == 1;
@@ -56,6 +59,13 @@ fn whole(mut layers: &[LayerMeta]) -> Vec<Job> {
     jobs
 }
 
+fn chosen(view: &View) -> MergeBounds {
+    MergeBounds {
+        bases_chosen: true,
+        ..MergeBounds::of(view)
+    }
+}
+
 fn pack_bytes(view: &View) -> u64 {
     let layers = view.state().layers().iter();
     layers.map(|record| record.meta.pack_bytes).sum()
@@ -66,7 +76,8 @@ impl Repository {
     /// changed the layer meanwhile. For idle moments, by one owner at a time.
     ///
     /// Cost: the layer is read once into a file of its size, every object in it is made once or twice, and a layer is
-    /// written. Memory: `compact_memory_bytes_max` and a few words an object.
+    /// written. Memory: `compact_memory_bytes_max` for contents, and as much for what is kept of each object; layers with more
+    /// objects than that allows are left as they are.
     pub async fn choose_bases(&self, watch: &Watch) -> Result<bool, EngineError> {
         let view = self.view().await?;
         if !jobs_of(&view).is_empty() {
@@ -74,7 +85,7 @@ impl Repository {
         }
         let records = view.state().layers().iter().filter(|record| !record.is_inline());
         let metas: Vec<LayerMeta> = records.map(|record| record.meta).collect();
-        match propose_bases(&metas) {
+        match propose_bases(&metas, &chosen(&view)) {
             Some(job) => self.compact(&view, &job, Bases::Chosen(watch.clone())).await,
             None => Ok(false),
         }
@@ -107,7 +118,8 @@ impl Repository {
     async fn compact_all(&self, watch: &Watch) -> Result<bool, EngineError> {
         while matches!(self.flush().await?, Flushed::Layers(_) | Flushed::Overtaken) {}
         let view = self.view().await?;
-        for job in neighbours(&view).iter().flat_map(|run| whole(run)) {
+        let bounds = chosen(&view);
+        for job in neighbours(&view).iter().flat_map(|run| whole(run, &bounds)) {
             if !self.compact(&view, &job, Bases::Chosen(watch.clone())).await? {
                 return Ok(false);
             }
@@ -120,6 +132,13 @@ impl Repository {
 mod tests {
     use super::*;
     use cuesta_format::LayerId;
+
+    const BOUNDS: MergeBounds = MergeBounds {
+        pack_bytes_max: 1 << 40,
+        objects_max: 1000,
+        memory_bytes_max: 1 << 30,
+        bases_chosen: true,
+    };
 
     /// One letter a layer: `c` chosen, `l` large, `s` small, `u` unreachable.
     fn layers(text: &str) -> Vec<LayerMeta> {
@@ -148,11 +167,11 @@ mod tests {
             ("cllc", Some(1)),
             ("sucsl", Some(4)),
         ] {
-            let proposed = propose_bases(&layers(text)).map(|job| job.layers);
+            let proposed = propose_bases(&layers(text), &BOUNDS).map(|job| job.layers);
             assert_eq!(proposed, expected.map(|id| vec![LayerId(id)]), "{text}");
         }
         let jobs = |text: &str| {
-            whole(&layers(text))
+            whole(&layers(text), &BOUNDS)
                 .into_iter()
                 .map(|job| job.layers.len())
                 .collect::<Vec<_>>()
@@ -166,6 +185,10 @@ mod tests {
         }
         let mut giant = layers("l");
         giant[0].pack_bytes = u64::MAX;
-        assert_eq!((propose_bases(&giant), whole(&giant)), (None, vec![]));
+        assert_eq!((propose_bases(&giant, &BOUNDS), whole(&giant, &BOUNDS)), (None, vec![]));
+        let mut crowd = layers("lll");
+        crowd[0].objects = 1001;
+        assert_eq!(propose_bases(&crowd, &BOUNDS).unwrap().layers, [LayerId(1)]);
+        assert_eq!(whole(&crowd, &BOUNDS).len(), 1);
     }
 }

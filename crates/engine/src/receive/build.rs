@@ -70,6 +70,7 @@ pub(crate) fn build(
     let tag_entries: Vec<u32> = tags.iter().map(|tag| tag.entry).collect();
     let clusters = [commits.as_slice(), &tag_entries, &cut.trees, &cut.blobs];
     let mut writer = Writer::new(material, &clusters, chunk_len, chunks)?;
+    writer.layer.cue().reserve_segments(cut.segments.len());
     for external in &cut.externals {
         writer.layer.cue().external(external)?;
     }

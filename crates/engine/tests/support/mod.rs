@@ -10,6 +10,7 @@
 pub mod git;
 pub mod history;
 pub mod layers;
+pub mod noise;
 pub mod source;
 
 use cuesta_engine::{Engine, EngineOptions, EngineParts, Repository, RepositoryName};

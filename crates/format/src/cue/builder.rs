@@ -5,7 +5,7 @@ use super::{Base, CueCounts, INDEX_COUNT_MAX, Link};
 use crate::error::invalid;
 use crate::{FormatError, Result};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
-use std::collections::HashMap;
+use hashbrown::HashTable;
 
 const WHAT: &str = "cue";
 /// A pack's header ends here, so no entry starts earlier (gitformat-pack).
@@ -29,15 +29,14 @@ pub struct CueBuilder {
     facts_are_lent: bool,
     pub(super) offsets: Vec<u64>,
     pub(super) bases: Vec<u32>,
-    pub(super) segments: Vec<SegmentRow>,
+    pub(super) segments: SegmentColumns,
     pub(super) segment_runs: Runs,
     pub(super) parent_ends: Vec<u32>,
     pub(super) parents: Vec<u32>,
     pub(super) roots: Vec<(ObjectId, ObjectKind)>,
     pub(super) root_runs: Runs,
     pub(super) tag_targets: Vec<(ObjectId, ObjectKind)>,
-    pub(super) externals: Vec<ObjectId>,
-    external_index: HashMap<ObjectId, u32>,
+    pub(super) externals: ExternalColumn,
 }
 
 /// What a segment says beside its parents and links.
@@ -53,6 +52,63 @@ pub struct SegmentRow {
     pub trees: u32,
     /// How many blob entries the commit adds: the next so many.
     pub blobs: u32,
+}
+
+/// What segments say beside their runs, parents and links.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SegmentColumns {
+    pub(super) commit_times: Vec<i64>,
+    pub(super) generations: Vec<u32>,
+    /// Ids back to back.
+    pub(super) root_trees: Vec<u8>,
+}
+
+/// Ids of objects of other layers, back to back, each once; with a table once they are many.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExternalColumn {
+    pub(super) oids: Vec<u8>,
+    table: HashTable<u32>,
+}
+
+impl ExternalColumn {
+    fn len(&self, width: usize) -> usize {
+        self.oids.len() / width
+    }
+
+    fn find(&self, oid: &ObjectId) -> Option<u32> {
+        let wanted = oid.as_bytes();
+        if self.table.is_empty() {
+            let position = self.oids.chunks(wanted.len()).position(|external| external == wanted);
+            return position.and_then(|position| u32::try_from(position).ok());
+        }
+        let is_it = |index: &u32| external(&self.oids, wanted.len(), *index) == wanted;
+        self.table.find(spread(wanted), is_it).copied()
+    }
+
+    fn push(&mut self, oid: &ObjectId, index: u32) {
+        let width = oid.as_bytes().len();
+        self.oids.extend_from_slice(oid.as_bytes());
+        if self.len(width) <= EXTERNALS_SCANNED_MAX {
+            return;
+        }
+        let Self { oids, table } = self;
+        let hash = |index: &u32| spread(external(oids, width, *index));
+        // The first time for all that were found without it.
+        let first = if table.is_empty() { 0 } else { index };
+        for index in first..=index {
+            table.insert_unique(hash(&index), index, hash);
+        }
+    }
+}
+
+fn external(oids: &[u8], width: usize, index: u32) -> &[u8] {
+    let start = index as usize * width;
+    oids.get(start..start + width).unwrap_or_default()
+}
+
+/// Ids are spread already.
+fn spread(oid: &[u8]) -> u64 {
+    oid.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// The runs and links of segments or root sets: running totals of trees, blobs and links after each.
@@ -90,16 +146,25 @@ impl CueBuilder {
             facts_are_lent: true,
             offsets: Vec::with_capacity(entries + 1),
             bases: Vec::with_capacity(entries),
-            segments: Vec::new(),
+            segments: SegmentColumns::default(),
             segment_runs: Runs::default(),
             parent_ends: Vec::new(),
             parents: Vec::new(),
             roots: Vec::new(),
             root_runs: Runs::default(),
             tag_targets: Vec::new(),
-            externals: Vec::new(),
-            external_index: HashMap::new(),
+            externals: ExternalColumn::default(),
         }
+    }
+
+    /// Makes room for so many segments, of a parent each: 48 bytes each, or 60 in a sha256 layer.
+    pub fn reserve_segments(&mut self, segments: usize) {
+        self.segments.commit_times.reserve_exact(segments);
+        self.segments.generations.reserve_exact(segments);
+        self.segments.root_trees.reserve_exact(segments * self.format.width());
+        self.segment_runs.ends.reserve_exact(segments);
+        self.parent_ends.reserve_exact(segments);
+        self.parents.reserve(segments);
     }
 
     /// Marks the layer as one whose objects' closures were not checked.
@@ -152,14 +217,16 @@ impl CueBuilder {
         parents: impl IntoIterator<Item = Link>,
         links: impl IntoIterator<Item = Link>,
     ) -> Result<u32> {
-        let index = next_index("cue segments", self.segments.len())?;
+        let index = next_index("cue segments", self.segments.generations.len())?;
         if row.root_tree.format() != self.format {
             return invalid(WHAT, "a root tree is of the other object format");
         }
         self.segment_runs.push(row.trees, row.blobs, links)?;
         self.parents.extend(parents.into_iter().map(Link::encode));
         self.parent_ends.push(next_index("cue parents", self.parents.len())?);
-        self.segments.push(row);
+        self.segments.commit_times.push(row.commit_time);
+        self.segments.generations.push(row.generation);
+        self.segments.root_trees.extend_from_slice(row.root_tree.as_bytes());
         Ok(index)
     }
 
@@ -192,26 +259,14 @@ impl CueBuilder {
 
     /// The index of an object of another layer, which is added where it is new.
     pub fn external(&mut self, oid: &ObjectId) -> Result<u32> {
-        let new = next_index("cue externals", self.externals.len())?;
         if oid.format() != self.format {
             return invalid(WHAT, "an external is of the other object format");
         }
-        let found = if self.externals.len() <= EXTERNALS_SCANNED_MAX {
-            let position = self.externals.iter().position(|external| external == oid);
-            position.and_then(|position| u32::try_from(position).ok())
-        } else {
-            if self.external_index.is_empty() {
-                self.external_index = self.externals.iter().copied().zip(0..).collect();
-            }
-            self.external_index.get(oid).copied()
-        };
-        if let Some(index) = found {
+        if let Some(index) = self.externals.find(oid) {
             return Ok(index);
         }
-        self.externals.push(*oid);
-        if !self.external_index.is_empty() {
-            self.external_index.insert(*oid, new);
-        }
+        let new = next_index("cue externals", self.externals.len(self.format.width()))?;
+        self.externals.push(oid, new);
         Ok(new)
     }
 
@@ -249,12 +304,12 @@ impl CueBuilder {
     }
 
     fn complete_counts(&mut self) -> Result<()> {
-        self.counts.segments = next_index("cue segments", self.segments.len())?;
+        self.counts.segments = next_index("cue segments", self.segments.generations.len())?;
         self.counts.parents = next_index("cue parents", self.parents.len())?;
         self.counts.links = next_index("cue links", self.segment_runs.links.len())?;
         self.counts.roots = next_index("cue roots", self.roots.len())?;
         self.counts.root_links = next_index("cue root links", self.root_runs.links.len())?;
-        self.counts.externals = next_index("cue externals", self.externals.len())?;
+        self.counts.externals = next_index("cue externals", self.externals.len(self.format.width()))?;
         if self.counts.segments > self.counts.commits {
             return invalid(WHAT, "there are more segments than commits");
         }

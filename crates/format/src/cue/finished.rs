@@ -117,7 +117,10 @@ impl<'f> FinishedCue<'f> {
             SectionKind::Lookup => self.put_lookup(out),
             SectionKind::Segments => self.put_segments(out),
             SectionKind::Roots => self.put_roots(out),
-            SectionKind::Externals => put_oids(self.builder.externals.iter(), out),
+            SectionKind::Externals => {
+                let mut oids = self.builder.externals.oids.chunks(self.builder.format.width());
+                oids.try_for_each(|oid| out.bytes(oid))
+            }
             SectionKind::Filter => {
                 let mut blocks = self.filter.chunks(filter::BLOCK_LEN);
                 blocks.try_for_each(|block| out.bytes(block))
@@ -214,15 +217,16 @@ impl<'f> FinishedCue<'f> {
 
     fn put_segments<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
         let CueBuilder { segments, counts, .. } = &self.builder;
-        if segments.is_empty() {
+        if segments.generations.is_empty() {
             return Ok(());
         }
-        out.u64s(segments.iter().map(|row| row.commit_time.cast_unsigned()))?;
-        out.u32s(segments.iter().map(|row| row.generation))?;
+        out.u64s(segments.commit_times.iter().map(|time| time.cast_unsigned()))?;
+        out.u32s(segments.generations.iter().copied())?;
         out.u32s(std::iter::once(0).chain(self.builder.parent_ends.iter().copied()))?;
         let (first_tree, first_blob) = (counts.tree_entries().start, counts.blob_entries().start);
         put_starts(&self.builder.segment_runs, first_tree, first_blob, out)?;
-        put_oids(segments.iter().map(|row| &row.root_tree), out)?;
+        let mut root_trees = segments.root_trees.chunks(self.builder.format.width());
+        root_trees.try_for_each(|oid| out.bytes(oid))?;
         out.u32s(self.builder.parents.iter().copied())?;
         out.u32s(self.builder.segment_runs.links.iter().copied())
     }

@@ -56,7 +56,8 @@ pub struct Settings {
     pub refs_cache_bytes_max: ByteSize,
     /// Disk, under `<data>/cache`, for blocks read from a remote bucket; 0 for none.
     pub disk_cache_bytes_max: ByteSize,
-    /// Memory for contents while a compaction chooses the bases of deltas; an object above a sixth of it keeps its form.
+    /// Memory of one merge of layers; layers whose objects do not fit stay apart. As much again for contents while a compaction
+    /// chooses the bases of deltas; an object above a sixth of it keeps its form.
     pub compact_memory_bytes_max: ByteSize,
     /// How long a repository must have been without a push before the bases of its deltas are chosen anew, in seconds;
     /// 0: only when `cuesta repo compact` asks for it.
