@@ -5,8 +5,11 @@
 
 mod support;
 
+use cuesta_engine::receive::{OBJECT_BYTES, ReceiveOptions, ReceiveRequest, RefCommand};
 use cuesta_engine::{Engine, EngineOptions, EngineParts, Maintained, MergeBounds, Repository};
-use cuesta_git::ObjectFormat;
+use cuesta_git::pack::{EntryHeader, EntryKind, PackHeader};
+use cuesta_git::zlib::Deflater;
+use cuesta_git::{Checksum, ObjectFormat, ObjectId, ObjectKind, object_id};
 use cuesta_ledger::MemoryStore;
 use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -64,8 +67,18 @@ const LAYERS: u64 = 8;
 const COMMITS: u32 = 20_000;
 const OBJECTS: u32 = 3 * COMMITS * LAYERS as u32;
 
-/// A repository of layers of like size in a directory, their cues loaded.
+/// A repository of layers of like size, their cues loaded.
 async fn crowded(directory: &tempfile::TempDir, compact_memory_bytes_max: u64) -> (Engine, Arc<Repository>) {
+    let (engine, repository) = empty(directory, compact_memory_bytes_max).await;
+    for number in 0..LAYERS {
+        push(&engine, &repository, layer(number, COMMITS, 10), Vec::new()).await;
+    }
+    repository.view().await.unwrap().graph().await.unwrap();
+    (engine, repository)
+}
+
+/// A repository in a directory.
+async fn empty(directory: &tempfile::TempDir, compact_memory_bytes_max: u64) -> (Engine, Arc<Repository>) {
     let options = BucketOptions {
         sync: false,
         part_bytes: 256 << 10,
@@ -85,15 +98,16 @@ async fn crowded(directory: &tempfile::TempDir, compact_memory_bytes_max: u64) -
         workers: Workers::Pool(tokio::runtime::Handle::current()),
         options: EngineOptions {
             compact_memory_bytes_max: compact_memory_bytes_max as usize,
+            receive: ReceiveOptions {
+                spool_memory_bytes_max: 1 << 20,
+                base_bytes_max: 1 << 20,
+                ..ReceiveOptions::default()
+            },
             ..EngineOptions::default()
         },
     };
     let engine = Engine::open(parts).await.unwrap();
     let repository = repository(&engine, ObjectFormat::Sha1).await;
-    for number in 0..LAYERS {
-        push(&engine, &repository, layer(number, COMMITS, 10), Vec::new()).await;
-    }
-    repository.view().await.unwrap().graph().await.unwrap();
     (engine, repository)
 }
 
@@ -113,9 +127,12 @@ async fn estimated(repository: &Repository) -> u64 {
         .sum()
 }
 
-/// One test, for all share the allocator.
+/// All tests share the allocator.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_merge_holds_a_few_words_an_object_and_no_more_than_is_set() {
+    let _turn = TURN.lock().await;
     let directory = tempfile::tempdir().unwrap();
     let (_engine, repository) = crowded(&directory, 1 << 30).await;
     let estimated = estimated(&repository).await;
@@ -143,4 +160,105 @@ async fn a_merge_holds_a_few_words_an_object_and_no_more_than_is_set() {
         held - held_for_half <= estimated / 2,
         "{held} and {held_for_half} of {estimated}"
     );
+}
+
+/// Files of a directory, and directories, in what is pushed.
+const FILES: u32 = 64;
+
+/// A pack of one commit whose directories have many small files.
+struct Pack {
+    bytes: Vec<u8>,
+    deflater: Deflater,
+}
+
+impl Pack {
+    fn add(&mut self, kind: ObjectKind, content: &[u8]) -> ObjectId {
+        self.entry(EntryKind::Object(kind), content);
+        object_id(ObjectFormat::Sha1, kind, content).unwrap()
+    }
+
+    fn entry(&mut self, kind: EntryKind, stored: &[u8]) {
+        let size = stored.len() as u64;
+        EntryHeader { kind, size }.encode(&mut self.bytes);
+        let mut stream = Vec::new();
+        self.deflater.deflate(stored, &mut stream).unwrap();
+        self.bytes.extend(stream);
+    }
+
+    /// Adds a file of four bytes; as a delta on the one at `base`, it copies nothing.
+    fn file(&mut self, content: [u8; 4], base: Option<usize>) -> ObjectId {
+        let Some(base) = base else {
+            return self.add(ObjectKind::Blob, &content);
+        };
+        let distance = (self.bytes.len() - base) as u64;
+        let delta = [[4, 4, 4].as_slice(), &content].concat();
+        self.entry(EntryKind::OfsDelta { distance }, &delta);
+        object_id(ObjectFormat::Sha1, ObjectKind::Blob, &content).unwrap()
+    }
+
+    fn of(directories: u32, deltas: bool) -> (Self, ObjectId) {
+        let objects = directories * (FILES + 1) + 2;
+        let mut pack = Self {
+            bytes: PackHeader::new(objects).encode().to_vec(),
+            deflater: Deflater::new(0),
+        };
+        let mut root = Vec::new();
+        for directory in 0..directories {
+            let mut tree = Vec::new();
+            let first = pack.bytes.len();
+            for file in 0..FILES {
+                let base = Some(first).filter(|_| deltas && file > 0);
+                let blob = pack.file((directory * FILES + file).to_le_bytes(), base);
+                tree.extend(format!("100644 {file:02}\0").bytes());
+                tree.extend(blob.as_bytes());
+            }
+            root.extend(format!("40000 {directory:06}\0").bytes());
+            root.extend(pack.add(ObjectKind::Tree, &tree).as_bytes());
+        }
+        let tree = pack.add(ObjectKind::Tree, &root);
+        let commit = format!("tree {tree}\nauthor A <a@b> 0 +0000\ncommitter A <a@b> 0 +0000\n\nfirst\n");
+        let tip = pack.add(ObjectKind::Commit, commit.as_bytes());
+        let mut checksum = Checksum::new(ObjectFormat::Sha1);
+        checksum.update(&pack.bytes);
+        pack.bytes.extend(checksum.finish().as_bytes());
+        (pack, tip)
+    }
+}
+
+/// Pushes so many directories, and says how much that held at most beside the pack as the sender has it.
+async fn pushed(directories: u32, deltas: bool) -> u64 {
+    let directory = tempfile::tempdir().unwrap();
+    let (_engine, repository) = empty(&directory, 1 << 30).await;
+    let (pack, tip) = Pack::of(directories, deltas);
+    let command = RefCommand {
+        name: b"refs/heads/main".to_vec(),
+        old: ObjectId::null(ObjectFormat::Sha1),
+        new: tip,
+    };
+    let before = ALLOCATOR.begin();
+    let mut receiver = repository.receiver().await.unwrap();
+    for chunk in pack.bytes.chunks(64 << 10) {
+        assert!(receiver.feed(bytes::Bytes::copy_from_slice(chunk)).await);
+    }
+    receiver.finish_pack().await;
+    let report = receiver
+        .finish(ReceiveRequest::new(vec![command], "ann"))
+        .await
+        .unwrap();
+    assert_eq!((report.unpack, report.refs), (Ok(()), vec![Ok(())]));
+    (ALLOCATOR.peak.load(Ordering::Relaxed) - before) as u64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_holds_no_more_for_each_object_than_is_said() {
+    let _turn = TURN.lock().await;
+    // What is fixed is the same for both.
+    let (few, many) = (2_000, 4_500);
+    for deltas in [false, true] {
+        let held = [pushed(few, deltas).await, pushed(many, deltas).await];
+        let objects = u64::from((many - few) * (FILES + 1));
+        let bytes = held[1].saturating_sub(held[0]) / objects;
+        println!("{held:?} bytes: {bytes} an object");
+        assert!(bytes <= OBJECT_BYTES, "{bytes} bytes an object");
+    }
 }

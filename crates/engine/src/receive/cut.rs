@@ -104,11 +104,22 @@ struct Walk {
     seen: OidMap<bool>,
     /// Trees of the commit that were walked: each at most once, by whatever paths it is reached.
     walked: OidSet,
-    /// What may be new, in the order of the walk, and whether it is a tree.
-    candidates: Vec<(ObjectId, bool)>,
+    /// What may be new, in the order of the walk.
+    candidates: Vec<Candidate>,
+    /// Ids of those that are not in the push.
+    outside: Vec<ObjectId>,
     paired: Vec<Job>,
     added: Vec<ObjectId>,
     gone: Vec<ObjectId>,
+}
+
+/// An object that a tree names: of many a push, each has its turn here.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// Its entry, or its number among those outside the push.
+    at: u32,
+    is_outside: bool,
+    is_tree: bool,
 }
 
 /// A tree to be walked beside the parents' trees of the same path.
@@ -148,7 +159,7 @@ impl<'a> Cutter<'a> {
     pub(crate) fn root(&mut self, oid: &ObjectId, kind: ObjectKind) -> Result<bool, IntakeError> {
         self.walk.reset();
         let is_tree = kind == ObjectKind::Tree;
-        self.walk.candidates.push((*oid, is_tree));
+        self.walk.candidate(&self.context, oid, is_tree);
         if is_tree {
             self.walk.added.push(*oid);
         }
@@ -230,7 +241,7 @@ impl<'a> Cutter<'a> {
             return Ok(Ok(()));
         }
         self.walk.reset();
-        self.walk.candidates.push((*tree, true));
+        self.walk.candidate(&self.context, tree, true);
         for parent in parent_trees {
             self.walk.seen.insert(*parent, true);
         }
@@ -282,7 +293,7 @@ impl<'a> Cutter<'a> {
                 return Ok(Err(Broken));
             };
             let old: SmallVec<[Arc<Tree>; 2]> = loaded.by_ref().take(job.pairs.len()).flatten().collect();
-            self.walk.beside(&tree, &old);
+            self.walk.beside(&self.context, &tree, &old);
         }
         Ok(Ok(()))
     }
@@ -316,7 +327,7 @@ impl<'a> Cutter<'a> {
                     let Some(tree) = tree else {
                         return Ok(Err(Broken));
                     };
-                    self.walk.beside(&tree, &[]);
+                    self.walk.beside(&self.context, &tree, &[]);
                 }
             }
         }
@@ -328,18 +339,25 @@ impl<'a> Cutter<'a> {
         let set = u32::try_from(self.cut.segments.len() + self.cut.roots.len() + 1).unwrap_or(u32::MAX);
         let candidates = std::mem::take(&mut self.walk.candidates);
         let mut outside: Vec<(ObjectId, bool)> = Vec::new();
-        for (oid, is_tree) in &candidates {
-            match self.walk.seen.get(oid) {
-                Some(seen_as_tree) if seen_as_tree == is_tree => continue,
-                Some(_) => return Ok(Err(Broken)),
-                None => {}
-            }
+        for Candidate {
+            at,
+            is_outside,
+            is_tree,
+        } in candidates.iter().copied()
+        {
             let entries = self.context.entries;
-            match self.context.index.find(entries, oid) {
-                Some(entry) if entries.kind(entry) != Some(kind(*is_tree)) => return Ok(Err(Broken)),
-                Some(entry) if entries.is_known(entry) => self.link_external(oid, set),
-                Some(entry) => self.name(entry, *is_tree, set),
-                None => outside.push((*oid, *is_tree)),
+            let oid = match is_outside {
+                true => self.walk.outside.get(at as usize).copied(),
+                false => Some(entries.oid(at)),
+            };
+            let oid = oid.ok_or(IntakeError::Internal("a candidate without id"))?;
+            match self.walk.seen.get(&oid) {
+                Some(seen_as_tree) if *seen_as_tree == is_tree => continue,
+                Some(_) => return Ok(Err(Broken)),
+                None if is_outside => outside.push((oid, is_tree)),
+                None if entries.kind(at) != Some(kind(is_tree)) => return Ok(Err(Broken)),
+                None if entries.is_known(at) => self.link_external(&oid, set),
+                None => self.name(at, is_tree, set),
             }
         }
         self.walk.candidates = candidates;
@@ -411,13 +429,27 @@ impl Walk {
         self.seen.clear();
         self.walked.clear();
         self.candidates.clear();
+        self.outside.clear();
         self.paired.clear();
         self.added.clear();
         self.gone.clear();
     }
 
+    fn candidate(&mut self, context: &Context<'_>, oid: &ObjectId, is_tree: bool) {
+        let entry = context.index.find(context.entries, oid);
+        let at = entry.unwrap_or_else(|| {
+            self.outside.push(*oid);
+            u32::try_from(self.outside.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.candidates.push(Candidate {
+            at,
+            is_outside: entry.is_none(),
+            is_tree,
+        });
+    }
+
     /// Notes what a tree has that none of the parents' trees has.
-    fn beside(&mut self, tree: &Tree, old: &[Arc<Tree>]) {
+    fn beside(&mut self, context: &Context<'_>, tree: &Tree, old: &[Arc<Tree>]) {
         let mut gone = Vec::new();
         let mut changed: Vec<(Changed, SmallVec<[ObjectId; 1]>)> = Vec::new();
         let Some((first, others)) = old.split_first() else {
@@ -425,7 +457,7 @@ impl Walk {
             differ::all(tree, &mut all);
             return all
                 .iter()
-                .for_each(|changed| self.changed(tree, *changed, SmallVec::new()));
+                .for_each(|changed| self.changed(context, tree, *changed, SmallVec::new()));
         };
         let mut list = Vec::new();
         differ::differ(tree, first, &mut list, &mut gone);
@@ -445,15 +477,15 @@ impl Walk {
         }
         self.gone(&gone);
         for (changed, pairs) in changed {
-            self.changed(tree, changed, pairs);
+            self.changed(context, tree, changed, pairs);
         }
     }
 
-    fn changed(&mut self, tree: &Tree, changed: Changed, pairs: SmallVec<[ObjectId; 1]>) {
+    fn changed(&mut self, context: &Context<'_>, tree: &Tree, changed: Changed, pairs: SmallVec<[ObjectId; 1]>) {
         let Some(entry) = tree.entry(changed.index as usize) else {
             return;
         };
-        self.candidates.push((entry.oid, entry.mode.is_tree()));
+        self.candidate(context, &entry.oid, entry.mode.is_tree());
         if !entry.mode.is_tree() {
             return;
         }

@@ -1,7 +1,8 @@
-//! What is kept in memory of every entry of a push: fixed columns, and no more than about 50 bytes an object.
+//! What is kept in memory of every entry of a push: fixed columns, 36 bytes an object in a sha1 repository.
 
 use super::error::{ObjectFault, PackFault};
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How an entry is stored.
@@ -16,30 +17,90 @@ pub(crate) enum Stored {
     Named(u32),
 }
 
-/// One entry; until its delta is resolved `size` is the delta's own and there is no kind.
+/// One entry; until its delta is resolved the size is the delta's own and there is no kind. Sixteen bytes.
 #[derive(Clone, Copy)]
 struct Row {
-    offset: u64,
-    size: u64,
-    base: u32,
+    /// Where it starts: 48 bits are more than any disk holds.
+    offset_low: u32,
+    offset_high: u16,
     header_len: u8,
-    form: Form,
-    kind: Option<ObjectKind>,
-    known: bool,
-    large_delta: bool,
+    /// Form, kind and marks.
+    bits: u8,
+    /// [`LONG`] where the size is in a table.
+    size: u32,
+    base: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Whole,
-    Delta,
-    Named,
+const _: () = assert!(size_of::<Row>() == 16);
+
+/// Stands for a size that does not fit.
+const LONG: u32 = u32::MAX;
+/// How it is stored: two bits of a row's.
+const FORM: u8 = 0b11;
+const DELTA: u8 = 1;
+const NAMED: u8 = 2;
+/// Its kind, or nothing while that is not known: three bits.
+const KIND_SHIFT: u32 = 2;
+const KIND: u8 = 0b111 << KIND_SHIFT;
+const KNOWN: u8 = 1 << 5;
+const LARGE_DELTA: u8 = 1 << 6;
+
+impl Row {
+    const NONE: Self = Self {
+        offset_low: 0,
+        offset_high: 0,
+        header_len: 0,
+        bits: 0,
+        size: 0,
+        base: 0,
+    };
+
+    fn offset(&self) -> u64 {
+        u64::from(self.offset_high) << 32 | u64::from(self.offset_low)
+    }
+
+    fn kind(&self) -> Option<ObjectKind> {
+        match (self.bits & KIND) >> KIND_SHIFT {
+            1 => Some(ObjectKind::Commit),
+            2 => Some(ObjectKind::Tree),
+            3 => Some(ObjectKind::Blob),
+            4 => Some(ObjectKind::Tag),
+            _ => None,
+        }
+    }
+
+    fn set_kind(&mut self, kind: Option<ObjectKind>) {
+        self.bits = self.bits & !KIND | kind_bits(kind);
+    }
+
+    fn set_stored(&mut self, stored: Stored) {
+        let (form, base) = match stored {
+            Stored::Whole => (0, 0),
+            Stored::Delta(base) => (DELTA, base),
+            Stored::Named(base) => (NAMED, base),
+        };
+        self.bits = self.bits & !FORM | form;
+        self.base = base;
+    }
+}
+
+fn kind_bits(kind: Option<ObjectKind>) -> u8 {
+    let code = match kind {
+        None => 0,
+        Some(ObjectKind::Commit) => 1,
+        Some(ObjectKind::Tree) => 2,
+        Some(ObjectKind::Blob) => 3,
+        Some(ObjectKind::Tag) => 4,
+    };
+    code << KIND_SHIFT
 }
 
 /// The entries of one push, numbered as they came, over all its packs.
 pub(crate) struct Entries {
     format: ObjectFormat,
     rows: Vec<Row>,
+    /// Sizes that do not fit their rows.
+    long_sizes: BTreeMap<u32, u64>,
     /// Ids back to back; zeros until known.
     oids: Vec<u8>,
     /// The bases that reference deltas name.
@@ -55,6 +116,7 @@ impl Entries {
         Self {
             format,
             rows: Vec::new(),
+            long_sizes: BTreeMap::new(),
             oids: Vec::new(),
             named_bases: Vec::new(),
             packs: Vec::new(),
@@ -80,21 +142,19 @@ impl Entries {
 
     /// Adds the next entry. Its end is not known yet.
     pub(crate) fn push(&mut self, offset: u64, header_len: u8, size: u64, kind: Option<ObjectKind>, stored: Stored) {
-        let (form, base) = match stored {
-            Stored::Whole => (Form::Whole, 0),
-            Stored::Delta(base) => (Form::Delta, base),
-            Stored::Named(base) => (Form::Named, base),
-        };
-        self.rows.push(Row {
-            offset,
-            size,
-            base,
+        let (entry, size) = (self.len(), self.short_size(self.len(), size));
+        debug_assert_eq!(entry as usize, self.rows.len());
+        let [low @ .., a, b, _, _] = offset.to_le_bytes();
+        let mut row = Row {
+            offset_low: u32::from_le_bytes(low),
+            offset_high: u16::from_le_bytes([a, b]),
             header_len,
-            form,
-            kind,
-            known: false,
-            large_delta: false,
-        });
+            size,
+            ..Row::NONE
+        };
+        row.set_kind(kind);
+        row.set_stored(stored);
+        self.rows.push(row);
         self.oids.resize(self.oids.len() + self.format.width(), 0);
     }
 
@@ -130,15 +190,15 @@ impl Entries {
         let found = self
             .rows
             .get(first..)?
-            .binary_search_by_key(&offset, |row| row.offset)
+            .binary_search_by_key(&offset, Row::offset)
             .ok()?;
         u32::try_from(first + found).ok()
     }
 
     /// The header and data of an entry, as offsets in the spool.
     pub(crate) fn span(&self, entry: u32) -> Range<u64> {
-        let start = self.row(entry).offset;
-        let end = self.rows.get(entry as usize + 1).map_or(self.end, |next| next.offset);
+        let start = self.row(entry).offset();
+        let end = self.rows.get(entry as usize + 1).map_or(self.end, Row::offset);
         start..end
     }
 
@@ -149,21 +209,24 @@ impl Entries {
 
     /// Size of the object; of the delta while that is not resolved.
     pub(crate) fn size(&self, entry: u32) -> u64 {
-        self.row(entry).size
+        match self.row(entry).size {
+            LONG => self.long_sizes.get(&entry).copied().unwrap_or(0),
+            size => size.into(),
+        }
     }
 
     /// Kind of the object, once known.
     pub(crate) fn kind(&self, entry: u32) -> Option<ObjectKind> {
-        self.row(entry).kind
+        self.row(entry).kind()
     }
 
     /// How the entry is stored.
     pub(crate) fn stored(&self, entry: u32) -> Stored {
         let row = self.row(entry);
-        match row.form {
-            Form::Whole => Stored::Whole,
-            Form::Delta => Stored::Delta(row.base),
-            Form::Named => Stored::Named(row.base),
+        match row.bits & FORM {
+            DELTA => Stored::Delta(row.base),
+            NAMED => Stored::Named(row.base),
+            _ => Stored::Whole,
         }
     }
 
@@ -178,8 +241,7 @@ impl Entries {
     /// Records which entry a delta with a named base was resolved against.
     pub(crate) fn rebase(&mut self, entry: u32, base: u32) {
         if let Some(row) = self.rows.get_mut(entry as usize) {
-            row.form = Form::Delta;
-            row.base = base;
+            row.set_stored(Stored::Delta(base));
         }
     }
 
@@ -187,11 +249,12 @@ impl Entries {
     pub(crate) fn resolve(&mut self, entry: u32, kind: ObjectKind, size: u64, oid: &ObjectId) {
         let width = self.format.width();
         let start = entry as usize * width;
+        let size = self.short_size(entry, size);
         if let (Some(row), Some(bytes)) = (
             self.rows.get_mut(entry as usize),
             self.oids.get_mut(start..start + width),
         ) {
-            row.kind = Some(kind);
+            row.set_kind(Some(kind));
             row.size = size;
             bytes.copy_from_slice(oid.as_bytes());
         }
@@ -202,31 +265,31 @@ impl Entries {
     /// Stored again as a delta it might even be based, over other layers, on itself.
     pub(crate) fn set_known(&mut self, entry: u32) {
         if let Some(row) = self.rows.get_mut(entry as usize) {
-            row.known = true;
+            row.bits |= KNOWN;
         }
     }
 
     /// Records that a delta, its base or its result is larger than what is held in memory.
     pub(crate) fn set_large_delta(&mut self, entry: u32) {
         if let Some(row) = self.rows.get_mut(entry as usize) {
-            row.large_delta = true;
+            row.bits |= LARGE_DELTA;
         }
     }
 
     /// See [`Entries::set_large_delta`].
     pub(crate) fn is_large_delta(&self, entry: u32) -> bool {
-        self.row(entry).large_delta
+        self.row(entry).bits & LARGE_DELTA != 0
     }
 
     /// Whether the repository has the object already.
     pub(crate) fn is_known(&self, entry: u32) -> bool {
-        self.row(entry).known
+        self.row(entry).bits & KNOWN != 0
     }
 
     /// The fault of an entry, placed where the peer can find it in its pack.
     pub(crate) fn fault(&self, entry: u32, fault: ObjectFault) -> PackFault {
         PackFault::BadObject {
-            offset: self.pack_offset(self.row(entry).offset),
+            offset: self.pack_offset(self.row(entry).offset()),
             fault,
         }
     }
@@ -242,17 +305,18 @@ impl Entries {
     }
 
     fn row(&self, entry: u32) -> Row {
-        const NONE: Row = Row {
-            offset: 0,
-            size: 0,
-            base: 0,
-            header_len: 0,
-            form: Form::Whole,
-            kind: None,
-            known: false,
-            large_delta: false,
-        };
-        self.rows.get(entry as usize).copied().unwrap_or(NONE)
+        self.rows.get(entry as usize).copied().unwrap_or(Row::NONE)
+    }
+
+    /// A size as a row has it, which is noted where it does not fit.
+    fn short_size(&mut self, entry: u32, size: u64) -> u32 {
+        match u32::try_from(size).ok().filter(|size| *size != LONG) {
+            Some(size) => size,
+            None => {
+                self.long_sizes.insert(entry, size);
+                LONG
+            }
+        }
     }
 }
 

@@ -14,9 +14,10 @@ use crate::layer_builder::Built;
 use cuesta_git::fsck::Finding;
 use cuesta_git::{ObjectId, ObjectKind};
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// Ids that are compared with the repository at once.
-const COMPARE_BATCH: usize = 4096;
+const COMPARE_BATCH: u32 = 4096;
 
 /// Packs on their way in. Bytes come in chunks of any size; one pack may follow another.
 pub(crate) struct Intake {
@@ -113,20 +114,25 @@ fn check_special_blobs(
         .map_err(|refusal| PackFault::fsck(&refusal))?)
 }
 
+/// So many entries, a few at a time.
+fn batches(entries: u32) -> impl Iterator<Item = Range<u32>> {
+    let starts = (0..entries).step_by(COMPARE_BATCH as usize);
+    starts.map(move |start| start..entries.min(start.saturating_add(COMPARE_BATCH)))
+}
+
 /// An object that the repository has, too, must be the same; it is marked.
 fn compare(entries: &mut Entries, known: &dyn Known) -> Result<(), IntakeError> {
     if known.is_empty() {
         return Ok(());
     }
-    let all: Vec<u32> = (0..entries.len()).collect();
-    for batch in all.chunks(COMPARE_BATCH) {
-        let oids: Vec<ObjectId> = batch.iter().map(|entry| entries.oid(*entry)).collect();
-        for ((entry, oid), described) in batch.iter().zip(&oids).zip(known.describe(&oids)?) {
+    for batch in batches(entries.len()) {
+        let oids: Vec<ObjectId> = batch.clone().map(|entry| entries.oid(entry)).collect();
+        for ((entry, oid), described) in batch.zip(&oids).zip(known.describe(&oids)?) {
             let Some(described) = described else { continue };
-            if Some(described.kind) != entries.kind(*entry) || described.size != entries.size(*entry) {
+            if Some(described.kind) != entries.kind(entry) || described.size != entries.size(entry) {
                 return Err(PackFault::Collision(*oid).into());
             }
-            entries.set_known(*entry);
+            entries.set_known(entry);
         }
     }
     Ok(())
@@ -214,12 +220,11 @@ impl Settled {
         if known.is_empty() {
             return Ok(());
         }
-        let all: Vec<u32> = (0..self.parsed.entries.len()).collect();
-        for batch in all.chunks(COMPARE_BATCH) {
-            let oids: Vec<ObjectId> = batch.iter().map(|entry| self.parsed.entries.oid(*entry)).collect();
+        for batch in batches(self.parsed.entries.len()) {
+            let oids: Vec<ObjectId> = batch.clone().map(|entry| self.parsed.entries.oid(entry)).collect();
             let described = known.describe(&oids)?;
-            let stored = batch.iter().zip(described).filter(|(_, described)| described.is_some());
-            entries.extend(stored.map(|(entry, _)| *entry));
+            let stored = batch.zip(described).filter(|(_, described)| described.is_some());
+            entries.extend(stored.map(|(entry, _)| entry));
         }
         Ok(())
     }

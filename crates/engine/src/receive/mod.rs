@@ -33,7 +33,7 @@ mod trees;
 
 pub use check::check_pack;
 pub use error::{IntakeError, ObjectFault, PackFault};
-pub use options::ReceiveOptions;
+pub use options::{OBJECT_BYTES, ReceiveOptions};
 pub use request::{ReceiveProgress, ReceiveReport, ReceiveRequest, RefCommand};
 pub use session::Receiver;
 

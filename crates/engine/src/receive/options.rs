@@ -4,6 +4,10 @@ use cuesta_git::{ObjectFormat, fsck};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What a push holds for each of its objects while it is taken in, in bytes: columns of words, and most of it while deltas are
+/// resolved or, without any, while the walk of a large commit goes on.
+pub const OBJECT_BYTES: u64 = 128;
+
 /// Limits and resources for all pushes of an engine. The limits bound what a peer can make us hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveOptions {

@@ -95,14 +95,17 @@ fn check_outside(known: &dyn Known, oids: &[ObjectId], options: &IntakeOptions) 
 /// Puts results into the columns; answers how many there are.
 fn record(parsed: &mut Parsed, found: Vec<Found>) -> u64 {
     let mut count = 0;
+    let entries = &mut parsed.entries;
+    let format = entries.format();
     for found in found {
         count += found.resolved.len() as u64;
-        for resolved in found.resolved {
-            parsed
-                .entries
-                .resolve(resolved.entry, resolved.kind, resolved.size, &resolved.oid);
-            if let Some(base) = resolved.base {
-                parsed.entries.rebase(resolved.entry, base);
+        for (resolved, oid) in found.resolved.into_iter().zip(found.oids.chunks(format.width())) {
+            let Ok(oid) = ObjectId::from_bytes(format, oid) else {
+                continue;
+            };
+            entries.resolve(resolved.entry, resolved.kind, resolved.size, &oid);
+            if resolved.base != OUTSIDE {
+                entries.rebase(resolved.entry, resolved.base);
             }
         }
         parsed.inspector.absorb(found.inspector);
@@ -230,17 +233,36 @@ fn base_name(entries: &Entries, entry: u32) -> ObjectId {
 /// What one thread found.
 struct Found {
     resolved: Vec<Resolved>,
+    /// Their ids, back to back.
+    oids: Vec<u8>,
     inspector: Inspector,
 }
 
 struct Resolved {
     entry: u32,
-    kind: ObjectKind,
+    /// The entry it was resolved against, or [`OUTSIDE`].
+    base: u32,
     size: u64,
-    oid: ObjectId,
-    /// The entry it was resolved against.
-    base: Option<u32>,
+    kind: ObjectKind,
 }
+
+const OUTSIDE: u32 = u32::MAX;
+
+impl Found {
+    fn push(&mut self, resolved: Resolved, oid: &ObjectId) {
+        // By a quarter: there may be as many as objects in the push, all held until the end.
+        if self.resolved.len() == self.resolved.capacity() {
+            let more = (self.resolved.len() / 4).max(RESOLVED_MIN);
+            self.resolved.reserve_exact(more);
+            self.oids.reserve_exact(more * oid.as_bytes().len());
+        }
+        self.resolved.push(resolved);
+        self.oids.extend_from_slice(oid.as_bytes());
+    }
+}
+
+/// Room for results that is made at once.
+const RESOLVED_MIN: usize = 64;
 
 /// Walks outwards from all roots, on as many threads as are worth it.
 fn walk(
@@ -329,6 +351,7 @@ impl<'a> Walker<'a> {
             source: EntrySource::new(spool, entries),
             found: Found {
                 resolved: Vec::new(),
+                oids: Vec::new(),
                 inspector: Inspector::new(entries.format(), options.fsck.clone()),
             },
             path: Vec::new(),
@@ -389,14 +412,11 @@ impl<'a> Walker<'a> {
         let Some(frame) = self.path.last_mut() else {
             return Err(IntakeError::Internal("the path is empty"));
         };
-        let (kind, base) = (
-            frame.kind,
-            if let At::Entry(base) = frame.at {
-                Some(base)
-            } else {
-                None
-            },
-        );
+        let kind = frame.kind;
+        let base = match frame.at {
+            At::Entry(base) => base,
+            At::Outside(_) => OUTSIDE,
+        };
         let base_content = frame.held().ok_or(IntakeError::Internal("a base has no content"))?;
         let mut maker = Maker {
             source: &mut self.source,
@@ -415,13 +435,13 @@ impl<'a> Walker<'a> {
             (None, Content::Memory(bytes)) => self.inspect(entry, kind, bytes)?,
             (None, Content::Spooled(_)) => return Err(IntakeError::Internal("a file was not hashed")),
         };
-        self.found.resolved.push(Resolved {
+        let resolved = Resolved {
             entry,
-            kind,
-            size,
-            oid,
             base,
-        });
+            size,
+            kind,
+        };
+        self.found.push(resolved, &oid);
         self.enter(entry, kind, &oid, content);
         Ok(())
     }

@@ -11,6 +11,8 @@ const SMALL_LANE_SHARE: u64 = 4;
 const SMALL_PUSHES_MIN: u64 = 8;
 /// Memory of a push that does not say how long it is, or is long: what the engine holds before it spills.
 const LARGE_PUSH_BYTES: u64 = 48 << 20;
+/// A push that holds so much takes what its objects need in steps of so many bytes.
+const GROWTH_BYTES: u64 = 4 << 20;
 /// A push of known length takes that many times its length, and at least a little.
 const SMALL_PUSH_FACTOR: u64 = 8;
 const SMALL_PUSH_BYTES_MIN: u64 = 64 << 10;
@@ -19,6 +21,10 @@ const SMALL_PUSH_BYTES_MIN: u64 = 64 << 10;
 ///
 /// In two lanes, so that a few large pushes whose senders are slow do not keep the small ones waiting, nor the other way
 /// round. Within a lane who came first goes first.
+///
+/// A large push takes more as its objects come: how many there will be nobody knows before. Waiting for that while holding
+/// memory, two could wait for each other for ever; so one push at a time may take more than there is, and all of them
+/// together take the memory and what the objects of one push need.
 pub struct PushMemory {
     small: Lane,
     large: Lane,
@@ -27,6 +33,8 @@ pub struct PushMemory {
 /// A part of a memory, and who waits for it.
 pub(super) struct Lane {
     free: Arc<Semaphore>,
+    /// Whose turn it is to take more than there is.
+    excess: Arc<Semaphore>,
     units: u32,
     /// How many wait.
     waiting: watch::Sender<usize>,
@@ -34,8 +42,12 @@ pub(super) struct Lane {
 
 /// A request's part of a memory, given back when this is dropped.
 pub struct Share {
-    _held: OwnedSemaphorePermit,
-    waiting: watch::Receiver<usize>,
+    held: OwnedSemaphorePermit,
+    /// The turn to take more than there is.
+    excess: Option<OwnedSemaphorePermit>,
+    free: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
+    waiting: watch::Sender<usize>,
 }
 
 /// Whether others wait for the memory that a request holds.
@@ -70,7 +82,30 @@ impl PushMemory {
 impl Share {
     /// Those who wait for it.
     pub fn queue(&self) -> Queue {
-        Queue(self.waiting.clone())
+        Queue(self.waiting.subscribe())
+    }
+
+    /// Takes what a large push needs for its objects beside what every large one takes; waits if there is not so much. For a
+    /// small push its share is enough, whatever it consists of.
+    pub async fn grow(&mut self, objects_bytes: u64) {
+        let held = self.held.num_permits() as u64 * UNIT_BYTES;
+        let steps = objects_bytes.div_ceil(GROWTH_BYTES);
+        let need = LARGE_PUSH_BYTES.saturating_add(steps.saturating_mul(GROWTH_BYTES));
+        if held < LARGE_PUSH_BYTES || held >= need || self.excess.is_some() {
+            return;
+        }
+        let more = units(need - held);
+        if let Ok(more) = self.free.clone().try_acquire_many_owned(more) {
+            return self.held.merge(more);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        tokio::select! {
+            biased;
+            Ok(more) = self.free.clone().acquire_many_owned(more) => self.held.merge(more),
+            Ok(turn) = self.turns.clone().acquire_owned() => self.excess = Some(turn),
+            // Nobody closes them.
+            else => {}
+        }
     }
 }
 
@@ -102,6 +137,7 @@ impl Lane {
         let units = units(bytes).max(1);
         Self {
             free: Arc::new(Semaphore::new(units as usize)),
+            excess: Arc::new(Semaphore::new(1)),
             units,
             waiting: watch::Sender::new(0),
         }
@@ -110,8 +146,11 @@ impl Lane {
     /// Waits for so many units, or for all there are.
     pub(super) async fn admit(&self, units: u32) -> Option<Share> {
         Some(Share {
-            _held: self.acquire(units.min(self.units)).await?,
-            waiting: self.waiting.subscribe(),
+            held: self.acquire(units.min(self.units)).await?,
+            excess: None,
+            free: Arc::clone(&self.free),
+            turns: Arc::clone(&self.excess),
+            waiting: self.waiting.clone(),
         })
     }
 
@@ -195,6 +234,54 @@ mod tests {
         let held = all(&memory, None);
         assert!(now(&memory, None).is_none());
         assert!(held[0].queue().forms().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_large_push_takes_more_for_its_objects() {
+        let memory = PushMemory::new(BYTES_MAX);
+        let mut share = memory.admit(None).await.unwrap();
+        share.grow(GROWTH_BYTES).await;
+        share.grow(1).await;
+        assert!(share.excess.is_none());
+        assert_eq!(
+            share.held.num_permits() as u64 * UNIT_BYTES,
+            LARGE_PUSH_BYTES + GROWTH_BYTES
+        );
+        // There is no room for two that grew.
+        assert!(now(&memory, None).is_none());
+        drop(share);
+        assert_eq!(all(&memory, None).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn small_pushes_have_enough() {
+        let memory = PushMemory::new(BYTES_MAX);
+        let mut share = memory.admit(Some(100)).await.unwrap();
+        let held = share.held.num_permits();
+        share.grow(1 << 30).await;
+        assert_eq!((share.held.num_permits(), share.excess.is_some()), (held, false));
+    }
+
+    #[tokio::test]
+    async fn one_push_at_a_time_takes_more_than_there_is() {
+        let memory = PushMemory::new(BYTES_MAX);
+        let (mut one, mut other) = (memory.admit(None).await.unwrap(), memory.admit(None).await.unwrap());
+        one.grow(1 << 40).await;
+        assert!(one.excess.is_some());
+        {
+            let mut queue = one.queue();
+            let mut waiting = std::pin::pin!(other.grow(GROWTH_BYTES));
+            assert!(futures::poll!(waiting.as_mut()).is_pending());
+            assert!(queue.forms().now_or_never().is_some());
+            drop(one);
+            waiting.await;
+        }
+        // From what the first gave back, or in its turn: either way it goes on, and everything comes back in the end.
+        drop(other);
+        assert_eq!(all(&memory, None).len(), 2);
+        let mut alone = memory.admit(None).await.unwrap();
+        alone.grow(u64::MAX).await;
+        assert!(alone.excess.is_some());
     }
 
     #[test]

@@ -284,7 +284,7 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     } else {
         Some(0)
     };
-    let share = call.node.push_memory.admit(len).await;
+    let mut share = call.node.push_memory.admit(len).await;
     if let Some(share) = &share {
         pack.holds_up(share.queue());
     }
@@ -310,7 +310,15 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
         Err(error) => return refuse(error),
     };
     let _expected = call.node.unflushed.expect(target.repository().id());
-    let report = push_engine::receive(&target, request, call.identity.name(), note, pack, texts).await;
+    let report = push_engine::receive(
+        &target,
+        request,
+        call.identity.name(),
+        note,
+        (pack, share.as_mut()),
+        texts,
+    )
+    .await;
     let changed = report.as_ref().is_ok_and(changes_something);
     match target.born() {
         Some(repository) if changed => call.node.unflushed.note(repository),

@@ -1,9 +1,10 @@
 //! A push in the engine's terms.
 
+use super::admission::Share;
 use super::input::{Came, Input};
 use crate::http::request_body::BodyError;
 use bytes::Bytes;
-use cuesta_engine::receive::{ReceiveReport, ReceiveRequest, Receiver, RefCommand};
+use cuesta_engine::receive::{OBJECT_BYTES, ReceiveReport, ReceiveRequest, Receiver, RefCommand};
 use cuesta_engine::{EngineError, PushTarget};
 use cuesta_format::PushNote;
 use cuesta_protocol::receive::{PushRequest, RefReport, RefStatus, Report};
@@ -19,18 +20,18 @@ pub(super) struct Texts {
     pub(super) quiet: bool,
 }
 
-/// Hands the push to the engine, and its report back.
+/// Hands the push to the engine, and its report back. The push's share of the memory grows with its objects.
 pub(super) async fn receive(
     target: &PushTarget,
     request: &PushRequest,
     actor: &str,
     note: Option<Box<PushNote>>,
-    pack: &mut Input,
+    (pack, share): (&mut Input, Option<&mut Share>),
     texts: &Texts,
 ) -> Result<Report, EngineError> {
     let mut receiver = target.receiver().await?;
     if request.has_pack() {
-        if let Err(error) = feed(&mut receiver, pack).await {
+        if let Err(error) = feed(&mut receiver, pack, share).await {
             return Ok(unpack_failure(request, &error.to_string()));
         }
         let (objects, _) = receiver.progress();
@@ -50,10 +51,14 @@ pub(super) async fn receive(
 }
 
 /// Feeds the whole pack, or as much of it as the engine wants to see.
-async fn feed(receiver: &mut Receiver<'_>, pack: &mut Input) -> Result<(), BodyError> {
+async fn feed(receiver: &mut Receiver<'_>, pack: &mut Input, mut share: Option<&mut Share>) -> Result<(), BodyError> {
     while let Some(bytes) = next_chunk(receiver, pack).await? {
         if !receiver.feed(bytes).await {
             break;
+        }
+        if let Some(share) = &mut share {
+            let (objects, _) = receiver.progress();
+            share.grow(u64::from(objects).saturating_mul(OBJECT_BYTES)).await;
         }
     }
     receiver.finish_pack().await;
