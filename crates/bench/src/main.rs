@@ -149,9 +149,15 @@ struct LoadArguments {
     /// What to call each in the table, in the order of the URLs
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
-    /// The servers' processes, in the order of the URLs: their CPU is told
+    /// The servers' processes, in the order of the URLs: their CPU and memory is told
     #[arg(long = "pid", value_delimiter = ',')]
     pids: Vec<u32>,
+    /// The servers' data directories, in the order of the URLs: their size after each level is told
+    #[arg(long = "data", value_delimiter = ',')]
+    directories: Vec<PathBuf>,
+    /// Shell commands, in the order of the URLs: the last line that each prints after a level goes into the table
+    #[arg(long = "probe")]
+    probes: Vec<String>,
     /// Certificates to trust over HTTPS, a PEM file
     #[arg(long)]
     ca: Option<PathBuf>,
@@ -203,6 +209,8 @@ impl LoadArguments {
         let servers = self.urls.into_iter().enumerate().map(|(index, url)| load::Server {
             name: self.names.get(index).unwrap_or(&url).clone(),
             pid: self.pids.get(index).copied(),
+            directory: self.directories.get(index).cloned(),
+            probe: self.probes.get(index).cloned(),
             url,
         });
         Ok(load::Options {

@@ -16,13 +16,31 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// The most resident memory a process has had, in bytes, since it started or since [`reset_peak`].
 pub fn peak_resident_bytes(pid: u32) -> Result<u64> {
+    Ok(memory(pid)?.peak_bytes)
+}
+
+/// Memory of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Resident and of no file.
+    pub anonymous_bytes: u64,
+    /// The most that was resident, of files, too, since it started or since [`reset_peak`].
+    pub peak_bytes: u64,
+}
+
+/// What a process holds.
+pub fn memory(pid: u32) -> Result<Memory> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .context("no VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
-    Ok(kib << 10)
+    let bytes = |name: &str| -> Result<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let line = line.with_context(|| format!("no {name}"))?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+        Ok(kib << 10)
+    };
+    Ok(Memory {
+        anonymous_bytes: bytes("RssAnon:")?,
+        peak_bytes: bytes("VmHWM:")?,
+    })
 }
 
 /// Forgets the peak so far.

@@ -9,6 +9,7 @@
 mod agent;
 mod audit;
 mod edits;
+mod held;
 mod history;
 mod link;
 mod pack_reader;
@@ -29,6 +30,7 @@ use agent::{Agent, Sample};
 use anyhow::{Context, Result};
 use audit::Auditor;
 use edits::{Base, Edits};
+use held::Held;
 use history::{History, RandomFiles};
 use link::Link;
 use plan::Pace;
@@ -45,8 +47,12 @@ pub struct Server {
     pub name: String,
     /// The repository's URL.
     pub url: String,
-    /// Its process, if its CPU is to be told (children included).
+    /// Its process, if its CPU (children included) and memory are to be told.
     pub pid: Option<u32>,
+    /// Where its data is, if their size is to be told.
+    pub directory: Option<PathBuf>,
+    /// A shell command to be run after each level, whose last line goes into the table.
+    pub probe: Option<String>,
 }
 
 /// What to run.
@@ -174,9 +180,11 @@ impl<'a> Run<'a> {
         };
         let tasks: Vec<_> = agents.into_iter().map(|agent| tokio::spawn(work(agent))).collect();
         tokio::time::sleep_until(counted_from.into()).await;
+        Held::begin(server);
         let before = cpu(server)?;
         tokio::time::sleep_until(deadline.into()).await;
         let after = cpu(server)?;
+        let held = Held::of(server)?;
         let mut agents = Vec::with_capacity(count);
         for task in tasks {
             agents.push(task.await??);
@@ -185,6 +193,7 @@ impl<'a> Run<'a> {
         agent::check_started(&samples)?;
         let mut level = measure(self.options, count, &samples, counted_from, [before, after]);
         level.traffic = traffic(&agents);
+        level.held = held;
         Ok((level, agents))
     }
 

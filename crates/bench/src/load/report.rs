@@ -1,5 +1,6 @@
 //! What a level measured, as a row of a Markdown table.
 
+use super::held::Held;
 use super::plan::Operation;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub(super) struct Level {
     pub(super) server_cpu: Option<Duration>,
     pub(super) generator_cpu: Duration,
     pub(super) traffic: Traffic,
+    pub(super) held: Held,
 }
 
 impl Level {
@@ -47,6 +49,7 @@ impl Level {
             server_cpu: None,
             generator_cpu: Duration::ZERO,
             traffic: Traffic::default(),
+            held: Held::default(),
         }
     }
 
@@ -54,16 +57,17 @@ impl Level {
         cpu.as_secs_f64() * 1e6 / self.ended.max(1) as f64
     }
 
-    /// CPU and bytes of an operation, whichever it is.
-    fn costs(&self) -> [String; 4] {
+    /// CPU and bytes of an operation, whichever it is, and what the server holds in the end.
+    fn costs(&self) -> Vec<String> {
         let operations = self.traffic.operations.max(1) as u64;
         let server_cpu = self.server_cpu.map(|cpu| format!("{:.0}", self.microseconds_each(cpu)));
-        [
+        let costs = [
             server_cpu.unwrap_or_else(|| "-".to_owned()),
             format!("{:.0}", self.microseconds_each(self.generator_cpu)),
             (self.traffic.sent_bytes / operations).to_string(),
             (self.traffic.received_bytes / operations).to_string(),
-        ]
+        ];
+        costs.into_iter().chain(self.held.cells()).collect()
     }
 }
 
@@ -74,8 +78,8 @@ pub(super) fn heading() -> Result<String> {
     Ok(format!(
         "load average at the start: {}, {cores} cores\n\n\
          | agents | server | operation | per s | p50 ms | p95 | p99 | p99.9 | max | conflicts, errors | server CPU us each | \
-         generator CPU us each | sent B each | received B each |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         generator CPU us each | sent B each | received B each | memory MiB | peak MiB | disk MB | probe |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         load.split(' ').take(3).collect::<Vec<_>>().join(" ")
     ))
 }
@@ -98,11 +102,7 @@ pub(super) fn rows(server: &str, level: &Level) -> String {
             figures.conflicts,
             figures.errors.values().sum::<usize>()
         ));
-        cells.extend(
-            costs
-                .take()
-                .unwrap_or_else(|| ["\"", "\"", "\"", "\""].map(str::to_owned)),
-        );
+        cells.extend(costs.take().unwrap_or_else(|| vec!["\"".to_owned(); 8]));
         cells.iter().for_each(|cell| _ = write!(rows, "| {cell} "));
         rows.push_str("|\n");
         for (reason, count) in &figures.errors {

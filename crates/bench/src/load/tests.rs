@@ -35,6 +35,8 @@ impl Stock {
                 name: "stock".to_owned(),
                 url: self.url.clone(),
                 pid: None,
+                directory: None,
+                probe: None,
             }],
             plan,
             levels: vec![2],
