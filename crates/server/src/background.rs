@@ -2,11 +2,13 @@
 //! of like size become one, one repository at a time, and what nothing needs any more is deleted.
 
 mod maintenance;
+mod revisit;
 
 use crate::node::Node;
 use cuesta_engine::{EngineError, Flushed, Repository};
 use cuesta_format::{LogId, RepositoryRecord};
 use futures::StreamExt;
+use revisit::Revisit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,8 +155,10 @@ async fn resume(node: &Node) {
 async fn collect(node: Arc<Node>) {
     let mut ticks = tokio::time::interval(COLLECT_ROUND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut revisit = Revisit::default();
     loop {
         ticks.tick().await;
+        revisit.step(&node).await;
         collect_round(&node).await;
     }
 }

@@ -79,6 +79,44 @@ fn life<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
+fn what_is_to_be_deleted_is_found_without_the_hint() {
+    let directory = tempfile::tempdir().unwrap();
+    life(async {
+        let node = node(directory.path()).await;
+        // Names before and behind, more than one step takes.
+        for number in 0..40 {
+            let name = RepositoryName::parse(&format!("{}/r{number}", if number < 20 { "0" } else { "z" })).unwrap();
+            node.engine
+                .create_repository(&name, ObjectFormat::Sha1, "")
+                .await
+                .unwrap();
+        }
+        let made = node.engine.create_repository(&name(), ObjectFormat::Sha1, "").await;
+        let repository = made.unwrap();
+        for seed in 0..8 {
+            push(&repository, LARGE_LEN, seed).await;
+        }
+        assert_eq!(repository.maintain().await.unwrap().merges, 1);
+        assert!(node.uncollected.is_empty(), "nobody noted it");
+    });
+    life(async {
+        let node = node(directory.path()).await;
+        assert!(node.uncollected.is_empty());
+        let mut revisit = Revisit::default();
+        revisit.step(&node).await;
+        assert!(node.uncollected.is_empty(), "a few at a time");
+        revisit.step(&node).await;
+        revisit.step(&node).await;
+        let repository = node.engine.repository(&name()).await.unwrap().unwrap();
+        assert_eq!(node.uncollected.due(i64::MAX, 8), [repository.id()]);
+        // Once.
+        node.uncollected.note(repository.id(), None);
+        revisit.step(&node).await;
+        assert!(node.uncollected.is_empty());
+    });
+}
+
+#[test]
 fn large_pushes_are_merged_too() {
     let directory = tempfile::tempdir().unwrap();
     life(async {

@@ -2,7 +2,7 @@
 //!
 //! The log of each knows what is to be deleted ([`cuesta_engine::Repository::collect`]); here is only which to ask, so that
 //! no other costs a look. As that is in memory, the ids are kept in a file beside the ledger, too, as a hint for the next
-//! process.
+//! process. A hint may be lost: after each start every repository is looked at once, too.
 
 use crate::log_journal::{Journal, read};
 use cuesta_format::LogId;
