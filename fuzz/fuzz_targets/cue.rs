@@ -44,9 +44,16 @@ fn seal(bytes: &mut [u8]) {
 }
 
 fn touch(cue: &Cue) {
+    assert_eq!(cue.lookup.ascending(0).count(), cue.lookup.len() as usize);
+    let middle = cue.lookup.len() / 2;
+    let _ = cue.lookup.ascending(middle).next();
     for entry in 0..cue.entries.len().saturating_add(2) {
         let oid = cue.oid(entry);
-        let _ = (cue.find(&oid), cue.lookup.ranks_with_prefix(oid.as_bytes()));
+        let _ = (cue.find(&oid), cue.lookup.find_rank(&oid));
+        let _ = (
+            cue.lookup.ranks_with_prefix(oid.as_bytes()),
+            cue.lookup.rows_with_prefix(oid.as_bytes()),
+        );
         let _ = (
             cue.entries.range(entry),
             cue.entries.size(entry),

@@ -210,7 +210,9 @@ impl Iterator for IndexWriter {
         let mut checksum = self.checksum.take()?;
         let mut out = Vec::new();
         let rows = self.row..self.index.lookup.len().min(self.row.saturating_add(ROWS_AT_ONCE));
-        let written = rows.clone().try_for_each(|rank| self.row(rank, &mut out));
+        let index = Arc::clone(&self.index);
+        let mut ranks = index.lookup.ascending(rows.start).take(rows.len());
+        let written = ranks.try_for_each(|rank| self.row(rank, &mut out));
         if let Err(error) = written {
             return Some(Err(error));
         }
@@ -249,7 +251,7 @@ impl IndexWriter {
     fn head(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\xfftOc\0\0\0\x02");
         for first in 0..=u8::MAX {
-            let below = self.index.lookup.ranks_with_prefix(&[first]).end;
+            let below = self.index.lookup.rows_with_prefix(&[first]).end;
             out.extend_from_slice(&below.to_be_bytes());
         }
     }

@@ -18,8 +18,12 @@ use std::sync::{
 };
 use tokio::sync::OnceCell;
 
-/// A cue up to this size is read whole in one request: cheaper than a header first and sections after it.
-const CUE_WHOLE_BYTES_MAX: u64 = 256 << 10;
+/// To know whether the repository has a blob, no more bytes of a filter than this are loaded for each blob that a push brings:
+/// stored twice it would cost about its size.
+const FILTER_BYTES_PER_BLOB: u64 = 4 << 10;
+/// If the filter lets more than this many of them pass, and more than one in `PASSING_SHARE`, the index of blobs is loaded.
+const PASSING_BLOBS_MAX: usize = 64;
+const PASSING_SHARE: usize = 16;
 
 /// Bytes of a cue that one request brings when all of it is wanted: small, since one stream from an object store is slow.
 const CUE_FETCH_BYTES: usize = 2 << 20;
@@ -32,7 +36,9 @@ pub struct Layer {
     source: Source,
     header: OnceCell<CueHeader>,
     filter: OnceCell<Option<Filter>>,
+    blob_filter: OnceCell<Option<Filter>>,
     externals: OnceCell<Externals>,
+    structure: OnceCell<Arc<Index>>,
     index: OnceCell<Arc<Index>>,
     history: OnceCell<Arc<History>>,
     loaded_bytes: AtomicU64,
@@ -42,6 +48,15 @@ pub struct Layer {
     pack_checksum: OnceCell<ObjectId>,
     /// For each larger layer asked about: the commits both hold, as (segment here, segment there).
     shared: Mutex<HashMap<LayerId, SharedCommits>>,
+}
+
+/// What a cue says of some of the layer's objects, loaded by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CuePart {
+    /// Commits, tags and trees; in cues of version 1 blobs, too.
+    Structure,
+    /// Blobs.
+    Blobs,
 }
 
 type SharedCommits = Arc<[(u32, u32)]>;
@@ -58,7 +73,8 @@ enum Source {
     },
 }
 
-/// What it takes to find and read objects of a layer: about 50 bytes an object.
+/// What it takes to find and read objects of a layer: about 50 bytes an object. [`Layer::structure`] gives one that knows
+/// commits, tags and trees only: blobs are past its end, and not found.
 #[derive(Debug)]
 pub struct Index {
     /// Counts of the layer.
@@ -72,6 +88,7 @@ pub struct Index {
     /// Ids of objects of other layers that this layer names.
     pub externals: Externals,
     filter: Option<Filter>,
+    blob_filter: Option<Filter>,
 }
 
 /// The part of the commit graph that a layer holds.
@@ -121,7 +138,9 @@ impl Layer {
             source,
             header: OnceCell::new(),
             filter: OnceCell::new(),
+            blob_filter: OnceCell::new(),
             externals: OnceCell::new(),
+            structure: OnceCell::new(),
             index: OnceCell::new(),
             history: OnceCell::new(),
             loaded_bytes: AtomicU64::new(0),
@@ -151,61 +170,152 @@ impl Layer {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the layer may hold `oid`: one probe of the filter, which is loaded at the first call.
-    pub async fn may_contain(&self, oid: &ObjectId) -> Result<bool, EngineError> {
-        Ok(self
-            .filter()
-            .await?
-            .as_ref()
-            .is_none_or(|filter| filter.may_contain(oid)))
-    }
-
     /// The entry of `oid`, if what is loaded already tells; the outer `None` if it does not. A push asks every layer for every
     /// object that it brings, and nearly always this answers.
-    pub(crate) fn find_loaded(&self, oid: &ObjectId) -> Option<Option<u32>> {
-        if let Some(index) = self.index.get() {
-            return Some(index.find(oid));
+    pub(crate) fn find_loaded(&self, part: CuePart, oid: &ObjectId) -> Option<Option<u32>> {
+        let (index, filter) = match part {
+            CuePart::Structure => (self.structure.get(), &self.filter),
+            CuePart::Blobs => (self.index.get(), &self.blob_filter),
+        };
+        if let Some(index) = index {
+            return Some(index.find_in(part, oid));
         }
-        let filter = self.filter.get()?.as_ref()?;
+        let filter = filter.get()?.as_ref()?;
         (!filter.may_contain(oid)).then_some(None)
     }
 
-    /// The entry of `oid`. Loads the index only if the filter does not rule the object out.
+    /// The entry of `oid`. Loads a part of the index only if its filter does not rule the object out.
     pub async fn find(&self, oid: &ObjectId) -> Result<Option<u32>, EngineError> {
-        if let Some(index) = self.index.get() {
-            return Ok(index.find(oid));
-        }
-        match self.may_contain(oid).await? {
-            true => Ok(self.index().await?.lookup.find(oid)),
-            false => Ok(None),
+        match self.find_in(CuePart::Structure, oid).await? {
+            Some(entry) => Ok(Some(entry)),
+            None => self.find_in(CuePart::Blobs, oid).await,
         }
     }
 
-    /// The filter; `None` in small layers, which are searched at once.
-    pub async fn filter(&self) -> Result<&Option<Filter>, EngineError> {
-        self.filter
-            .get_or_try_init(|| async { self.section(SectionKind::Filter, Filter::new).await })
-            .await
+    /// As [`Layer::find`], in one part of the index.
+    pub(crate) async fn find_in(&self, part: CuePart, oid: &ObjectId) -> Result<Option<u32>, EngineError> {
+        if let Some(found) = self.find_loaded(part, oid) {
+            return Ok(found);
+        }
+        let filter = self.filter_of(part).await?;
+        if filter.as_ref().is_some_and(|filter| !filter.may_contain(oid)) || !self.has(part).await? {
+            return Ok(None);
+        }
+        let index = match part {
+            CuePart::Structure => self.structure().await?,
+            CuePart::Blobs => self.index().await?,
+        };
+        Ok(index.find_in(part, oid))
     }
 
-    /// The index: entries, lookup and externals.
-    pub async fn index(&self) -> Result<Arc<Index>, EngineError> {
+    /// The entries of blobs that a push brings, as far as it is cheap to know them: `None` also where an answer would load more
+    /// than a second copy of the blob costs.
+    pub(crate) async fn find_brought_blobs(&self, oids: &[ObjectId]) -> Result<Vec<Option<u32>>, EngineError> {
+        let unknown = || Ok(vec![None; oids.len()]);
+        if !self.has(CuePart::Blobs).await? {
+            // Version 1 has blobs among the rest.
+            let mut found = Vec::with_capacity(oids.len());
+            for oid in oids {
+                found.push(self.find_in(CuePart::Structure, oid).await?);
+            }
+            return Ok(found);
+        }
+        if self.index.get().is_none() && !self.is_small() {
+            let range = self.header().await?.section(SectionKind::BlobFilter);
+            let filter_len_max = FILTER_BYTES_PER_BLOB.saturating_mul(oids.len() as u64);
+            if self.blob_filter.get().is_none() && range.end - range.start > filter_len_max {
+                return unknown();
+            }
+            let filter = self.filter_of(CuePart::Blobs).await?.as_ref();
+            let passes = |oid: &&ObjectId| filter.is_none_or(|filter| filter.may_contain(oid));
+            let passing = oids.iter().filter(passes).count();
+            if passing <= PASSING_BLOBS_MAX || passing <= oids.len() / PASSING_SHARE {
+                return unknown();
+            }
+        }
+        let index = self.index().await?;
+        Ok(oids.iter().map(|oid| index.find_in(CuePart::Blobs, oid)).collect())
+    }
+
+    /// Loads the filter of a part, so that [`Layer::find_loaded`] can answer.
+    pub(crate) async fn load_filter(&self, part: CuePart) -> Result<(), EngineError> {
+        self.filter_of(part).await.map(|_| ())
+    }
+
+    /// The filter; `None` for parts of few objects, which are searched at once.
+    async fn filter_of(&self, part: CuePart) -> Result<&Option<Filter>, EngineError> {
+        match part {
+            CuePart::Structure => {
+                let load = || self.section(SectionKind::Filter, Filter::new);
+                self.filter.get_or_try_init(load).await
+            }
+            CuePart::Blobs => {
+                let load = || self.section(SectionKind::BlobFilter, Filter::of_blobs);
+                self.blob_filter.get_or_try_init(load).await
+            }
+        }
+    }
+
+    /// Whether the part has any objects of its own.
+    async fn has(&self, part: CuePart) -> Result<bool, EngineError> {
+        let header = self.header().await?;
+        let structure = header.structure_entries();
+        Ok(match part {
+            CuePart::Structure => structure > 0,
+            CuePart::Blobs => structure < header.counts.entries(),
+        })
+    }
+
+    /// The index of commits, tags and trees: about 48 bytes for each of them, however many blobs there are. (Of layers with cues
+    /// of version 1 it is the whole index.)
+    pub async fn structure(&self) -> Result<Arc<Index>, EngineError> {
         let load = || async {
-            let (header, filter) = (self.header().await?, self.filter());
+            let (header, filter) = (self.header().await?, self.filter_of(CuePart::Structure));
             let entries = self.section(SectionKind::Entries, Entries::new);
             let lookup = self.section(SectionKind::Lookup, Lookup::new);
             let (filter, entries, lookup, externals) = futures::try_join!(filter, entries, lookup, self.externals())?;
-            let (counts, format) = (header.counts, header.object_format);
             Ok(Arc::new(Index {
-                counts,
-                format,
+                counts: header.counts,
+                format: header.object_format,
                 entries,
                 lookup,
                 externals: externals.clone(),
                 filter: filter.clone(),
+                blob_filter: None,
+            }))
+        };
+        self.structure.get_or_try_init(load).await.cloned()
+    }
+
+    /// The whole index.
+    pub async fn index(&self) -> Result<Arc<Index>, EngineError> {
+        let load = || async {
+            let bytes = |_: &CueHeader, bytes| Ok(bytes);
+            let entries = self.section(SectionKind::BlobEntries, bytes);
+            let lookup = self.section(SectionKind::BlobLookup, bytes);
+            let (structure, filter) = (self.structure(), self.filter_of(CuePart::Blobs));
+            let (structure, filter, entries, lookup) = futures::try_join!(structure, filter, entries, lookup)?;
+            let (header, damaged) = (self.header().await?, |error| EngineError::cue(self.id(), &error));
+            Ok(Arc::new(Index {
+                counts: structure.counts,
+                format: structure.format,
+                entries: structure.entries.clone().with_blobs(header, entries).map_err(damaged)?,
+                lookup: structure.lookup.clone().with_blobs(header, lookup).map_err(damaged)?,
+                externals: structure.externals.clone(),
+                filter: structure.filter.clone(),
+                blob_filter: filter.clone(),
             }))
         };
         self.index.get_or_try_init(load).await.cloned()
+    }
+
+    /// An index that knows this entry: the structure's, unless it is a blob's.
+    pub async fn index_of(&self, entry: u32) -> Result<Arc<Index>, EngineError> {
+        match self.index.get() {
+            Some(index) => Ok(Arc::clone(index)),
+            None if entry < self.header().await?.structure_entries() => self.structure().await,
+            None => self.index().await,
+        }
     }
 
     /// The segments and roots.
@@ -270,12 +380,20 @@ impl Layer {
         view(header, bytes).map_err(|error| EngineError::cue(self.id(), &error))
     }
 
+    /// Whether the cue is read whole in one request: cheaper than a header first and sections after it.
+    fn is_small(&self) -> bool {
+        match &self.source {
+            Source::Inline { .. } => true,
+            Source::Bucket { cache, .. } => self.meta.cue_bytes <= cache.small_bytes_max(),
+        }
+    }
+
     async fn read_cue(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
         match &self.source {
             Source::Inline { cue, .. } => self.slice(cue, range),
             Source::Bucket { cache, cue_key, .. } => {
                 let size = self.meta.cue_bytes;
-                if size <= CUE_WHOLE_BYTES_MAX {
+                if self.is_small() {
                     return self.slice(&cache.read(cue_key, size, 0..size).await?, range);
                 }
                 Ok(cache.read(cue_key, size, range).await?)
@@ -385,11 +503,21 @@ impl Layer {
 }
 
 impl Index {
-    /// The entry of `oid`; asks the filter first.
+    /// The entry of `oid`; asks the filters first.
     pub fn find(&self, oid: &ObjectId) -> Option<u32> {
-        match &self.filter {
+        self.find_in(CuePart::Structure, oid)
+            .or_else(|| self.find_in(CuePart::Blobs, oid))
+    }
+
+    fn find_in(&self, part: CuePart, oid: &ObjectId) -> Option<u32> {
+        let filter = match part {
+            CuePart::Structure => &self.filter,
+            CuePart::Blobs => &self.blob_filter,
+        };
+        match filter {
             Some(filter) if !filter.may_contain(oid) => None,
-            _ => self.lookup.find(oid),
+            _ if part == CuePart::Structure => self.lookup.find_structure(oid),
+            _ => self.lookup.find_blob(oid),
         }
     }
 

@@ -33,7 +33,7 @@ impl View {
         let Some(location) = self.find(oid).await? else {
             return Ok(None);
         };
-        let index = location.layer.index().await?;
+        let index = location.layer.index_of(location.entry).await?;
         let (kind, size) = (index.kind(location.entry), index.entries.size(location.entry));
         if index.entries.base(location.entry) != cuesta_format::Base::None {
             if size > DELTA_BYTES_MAX {

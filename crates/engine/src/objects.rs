@@ -123,7 +123,7 @@ impl Batch {
             if self.node_of.contains_key(&key(at)) {
                 return Ok(Some(chain));
             }
-            let index = at.layer.index().await?;
+            let index = at.layer.index_of(at.entry).await?;
             let next = match index.entries.base(at.entry) {
                 Base::None => return Ok(Some(chain)),
                 Base::Entry(entry) => Location {
@@ -170,7 +170,7 @@ impl Batch {
         if self.node_of.contains_key(&key(at)) {
             return Ok(Vec::new());
         }
-        let index = at.layer.index().await?;
+        let index = at.layer.index_of(at.entry).await?;
         match index.entries.base(at.entry) {
             Base::None => Ok(Vec::new()),
             Base::Entry(entry) => Ok(vec![Location {
@@ -183,7 +183,7 @@ impl Batch {
 
     async fn add_node(&mut self, location: &Location) -> Result<usize, EngineError> {
         let Location { layer, entry } = location.clone();
-        let index = layer.index().await?;
+        let index = layer.index_of(entry).await?;
         if entry >= index.entries.len() {
             return Err(layer.corrupt(format!("no entry {entry}")));
         }

@@ -1,5 +1,6 @@
 //! A view: an immutable snapshot of one repository, and everything that is read through it.
 
+use crate::layer::CuePart;
 use crate::upload::Reach;
 use crate::{EngineError, Graph, Layer, Settings, objects, world::World};
 use bytes::Bytes;
@@ -31,6 +32,8 @@ struct Inner {
     world: Arc<World>,
     /// Layers in the bucket, newest first, their filters loaded.
     bucket: OnceCell<Vec<Arc<Layer>>>,
+    /// Set once their filters of blobs are loaded, too.
+    blob_filters: OnceCell<()>,
     graph: OnceCell<Arc<Graph>>,
     /// What is reachable from refs that certain rules do not hide.
     reaches: Kept<Arc<Reach>>,
@@ -81,6 +84,7 @@ impl View {
                 log: record.log,
                 world,
                 bucket,
+                blob_filters: OnceCell::new(),
                 graph,
                 reaches: Kept::default(),
                 hiding: Kept::default(),
@@ -112,16 +116,68 @@ impl View {
     }
 
     /// Where `oid` is: in the inline layers, or else in the newest layer that holds it. Cost, in memory: a hash look-up
-    /// and a filter probe a layer.
+    /// and one or two filter probes a layer. The index of blobs is loaded only if the object is nothing else.
     pub async fn find(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
-        if let Some((record, entry)) = self.inner.state.inline_object(oid) {
-            let layer = Layer::of(record, self.inner.log, &self.inner.world.cache)?;
-            return Ok(Some(Location { layer, entry }));
+        if let Some(location) = self.find_inline(oid)? {
+            return Ok(Some(location));
+        }
+        match self.find_in(CuePart::Structure, oid).await? {
+            Some(location) => Ok(Some(location)),
+            None => self.find_in(CuePart::Blobs, oid).await,
+        }
+    }
+
+    /// As [`View::find`], if `oid` is no blob: loads nothing of blobs. (It may find one all the same.)
+    pub(crate) async fn find_structure(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
+        match self.find_inline(oid)? {
+            Some(location) => Ok(Some(location)),
+            None => self.find_in(CuePart::Structure, oid).await,
+        }
+    }
+
+    /// Where blobs are that a push brings. `None` also where it is not worth knowing: a second copy is allowed.
+    pub(crate) async fn find_brought_blobs(&self, oids: &[ObjectId]) -> Result<Vec<Option<Location>>, EngineError> {
+        let mut found = Vec::with_capacity(oids.len());
+        for oid in oids {
+            found.push(self.find_inline(oid)?);
         }
         for layer in self.bucket_layers().await? {
-            let found = match layer.find_loaded(oid) {
+            let left = oids.iter().zip(&found).filter(|(_, found)| found.is_none());
+            let left: Vec<ObjectId> = left.map(|(oid, _)| *oid).collect();
+            if left.is_empty() {
+                break;
+            }
+            let entries = layer.find_brought_blobs(&left).await?;
+            let slots = found.iter_mut().filter(|found| found.is_none());
+            for (slot, entry) in slots.zip(entries) {
+                let at = |entry| Location {
+                    layer: Arc::clone(layer),
+                    entry,
+                };
+                *slot = entry.map(at);
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_inline(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
+        let Some((record, entry)) = self.inner.state.inline_object(oid) else {
+            return Ok(None);
+        };
+        let layer = Layer::of(record, self.inner.log, &self.inner.world.cache)?;
+        Ok(Some(Location { layer, entry }))
+    }
+
+    /// Where `oid` is in the bucket, newest first, among the objects of one part of each index.
+    async fn find_in(&self, part: CuePart, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
+        let layers = match part {
+            CuePart::Structure => self.bucket_layers().await?,
+            CuePart::Blobs => self.blob_layers().await?,
+        };
+        for layer in layers {
+            let found = match layer.find_loaded(part, oid) {
                 Some(found) => found,
-                None => layer.find(oid).await?,
+                None => layer.find_in(part, oid).await?,
             };
             if let Some(entry) = found {
                 return Ok(Some(Location {
@@ -169,7 +225,7 @@ impl View {
         let Some(Location { layer, entry }) = self.find(oid).await? else {
             return Ok(None);
         };
-        let index = layer.index().await?;
+        let index = layer.index_of(entry).await?;
         Ok(Some((index.kind(entry), index.entries.size(entry))))
     }
 
@@ -256,16 +312,29 @@ impl View {
                 .filter(|record| !record.is_inline());
             let open = |record: &Arc<_>| Layer::of(record, self.inner.log, &self.inner.world.cache);
             let layers = records.map(open).collect::<Result<Vec<_>, EngineError>>()?;
-            let filters =
-                futures::stream::iter(layers.clone()).map(|layer| async move { layer.filter().await.map(|_| ()) });
-            filters
-                .buffer_unordered(LOADS_IN_FLIGHT_MAX)
-                .try_collect::<()>()
-                .await?;
+            load_filters(&layers, CuePart::Structure).await?;
             Ok::<_, EngineError>(layers)
         };
         self.inner.bucket.get_or_try_init(load).await.map(Vec::as_slice)
     }
+
+    /// The same, with the filters of blobs loaded.
+    async fn blob_layers(&self) -> Result<&[Arc<Layer>], EngineError> {
+        let layers = self.bucket_layers().await?;
+        let load = || load_filters(layers, CuePart::Blobs);
+        self.inner.blob_filters.get_or_try_init(load).await?;
+        Ok(layers)
+    }
+}
+
+/// Loads filters, many at once.
+async fn load_filters(layers: &[Arc<Layer>], part: CuePart) -> Result<(), EngineError> {
+    let loads = layers.iter().map(|layer| {
+        let layer = Arc::clone(layer);
+        async move { layer.load_filter(part).await }
+    });
+    let loads = futures::stream::iter(loads.collect::<Vec<_>>());
+    loads.buffer_unordered(LOADS_IN_FLIGHT_MAX).try_collect::<()>().await
 }
 
 impl std::fmt::Debug for View {

@@ -6,7 +6,8 @@ mod model;
 
 use bytes::Bytes;
 use cuesta_format::{
-    Base, Cue, CueBuilder, CueHeader, EntryFacts, ErrorKind, FinishedCue, FormatError, Link, SectionKind,
+    Base, Cue, CueBuilder, CueHeader, Entries, EntryFacts, ErrorKind, FinishedCue, FormatError, Link, Lookup,
+    SectionKind,
 };
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use model::{Layer, layer, layers, oid, small_push};
@@ -75,12 +76,23 @@ proptest! {
     fn lookup_is_a_map(layer in layers(2000), absent in prop::collection::vec(5_000_000u64.., 50)) {
         let cue = layer.parse();
         let map: BTreeMap<ObjectId, u32> = layer.entries.iter().map(|entry| entry.oid).zip(0..).collect();
-        for (rank, (oid, entry)) in (0u32..).zip(&map) {
-            prop_assert_eq!(cue.find(oid), Some(*entry));
+        let blobs = cue.header.counts.blob_entries();
+        // What is no blob comes first.
+        let (blob_map, structure): (Vec<_>, Vec<_>) = map.iter().partition(|(_, entry)| blobs.contains(entry));
+        for (rank, (oid, entry)) in (0u32..).zip(structure.iter().chain(&blob_map)) {
+            prop_assert_eq!(cue.find(oid), Some(**entry));
             prop_assert_eq!(cue.lookup.find_rank(oid), Some(rank));
-            prop_assert_eq!(cue.lookup.oid(rank), *oid);
-            prop_assert_eq!(cue.lookup.entry(rank), *entry);
-            prop_assert_eq!(cue.entries.rank(*entry), rank);
+            prop_assert_eq!(cue.lookup.oid(rank), **oid);
+            prop_assert_eq!(cue.lookup.entry(rank), **entry);
+            prop_assert_eq!(cue.entries.rank(**entry), rank);
+            prop_assert_eq!(cue.lookup.find_structure(oid).is_none(), blobs.contains(entry));
+            prop_assert_eq!(cue.lookup.find_blob(oid).is_some(), blobs.contains(entry));
+        }
+        let ascending: Vec<ObjectId> = cue.lookup.ascending(0).map(|rank| cue.lookup.oid(rank)).collect();
+        prop_assert_eq!(&ascending, &map.keys().copied().collect::<Vec<_>>());
+        for skip in [1, 2, map.len() / 3, map.len() - map.len().min(1), map.len(), map.len() + 5] {
+            let rest: Vec<ObjectId> = cue.lookup.ascending(skip as u32).map(|rank| cue.lookup.oid(rank)).collect();
+            prop_assert_eq!(&rest[..], ascending.get(skip..).unwrap_or_default());
         }
         for number in absent {
             let absent = oid(layer.format, number);
@@ -94,12 +106,44 @@ proptest! {
         let cue = layer.parse();
         let mut oids: Vec<ObjectId> = layer.entries.iter().map(|entry| entry.oid).collect();
         oids.sort();
-        let matching: Vec<u32> =
-            (0u32..).zip(&oids).filter(|(_, oid)| oid.as_bytes().starts_with(&prefix)).map(|(rank, _)| rank).collect();
-        prop_assert_eq!(cue.lookup.ranks_with_prefix(&prefix).collect::<Vec<_>>(), matching);
-        for (rank, oid) in (0u32..).zip(&oids) {
-            prop_assert_eq!(cue.lookup.ranks_with_prefix(oid.as_bytes()), rank..rank + 1);
+        let matching: Vec<ObjectId> =
+            oids.iter().copied().filter(|oid| oid.as_bytes().starts_with(&prefix)).collect();
+        let ranks = cue.lookup.ranks_with_prefix(&prefix).into_iter().flatten();
+        let mut found: Vec<ObjectId> = ranks.map(|rank| cue.lookup.oid(rank)).collect();
+        found.sort();
+        prop_assert_eq!(&found, &matching);
+        let first = oids.partition_point(|oid| oid.as_bytes() < &prefix[..]) as u32;
+        prop_assert_eq!(cue.lookup.rows_with_prefix(&prefix), first..first + matching.len() as u32);
+        for (row, oid) in (0u32..).zip(&oids) {
+            prop_assert_eq!(cue.lookup.rows_with_prefix(oid.as_bytes()), row..row + 1);
         }
+    }
+
+    /// What a reader sees who has not loaded the sections of blobs.
+    #[test]
+    fn structure_is_readable_alone(layer in layers(2000)) {
+        let bytes = Bytes::from(layer.encode());
+        let header = CueHeader::parse(&bytes).unwrap();
+        let section = |kind| {
+            let range = header.section(kind);
+            bytes.slice(range.start as usize..range.end as usize)
+        };
+        let entries = Entries::new(&header, section(SectionKind::Entries)).unwrap();
+        let lookup = Lookup::new(&header, section(SectionKind::Lookup)).unwrap();
+        let structure = header.counts.blob_entries().start;
+        prop_assert_eq!((entries.len(), lookup.len(), header.structure_entries()), (structure, structure, structure));
+        let end = layer.entries.get(structure as usize).map_or(layer.entries_end, |blob| blob.offset);
+        prop_assert_eq!(entries.offset(structure), end);
+        for (entry, written) in (0u32..).zip(&layer.entries) {
+            let read = (entries.size(entry), entries.base(entry), lookup.find(&written.oid));
+            match written.kind {
+                ObjectKind::Blob => prop_assert_eq!(read, (0, Base::None, None)),
+                _ => prop_assert_eq!(read, (written.size, written.base, Some(entry))),
+            }
+        }
+        let first_blob_section = header.section(SectionKind::BlobEntries).start;
+        let structure_end = SectionKind::ALL[..6].iter().map(|kind| header.section(*kind).end).max().unwrap();
+        prop_assert!(first_blob_section == 0 || first_blob_section == structure_end, "blobs come last");
     }
 
     #[test]
@@ -138,8 +182,8 @@ fn claim(owner: &mut [Option<u32>], next: &mut u32, count: u32, set: u32) {
 #[test]
 fn the_cue_of_a_small_push_is_small() {
     // docs/format/cue.md, "Sizes", states these.
-    assert_eq!(small_push(ObjectFormat::Sha1).encode().len(), 652);
-    assert_eq!(small_push(ObjectFormat::Sha256).encode().len(), 784);
+    assert_eq!(small_push(ObjectFormat::Sha1).encode().len(), 708);
+    assert_eq!(small_push(ObjectFormat::Sha256).encode().len(), 840);
 }
 
 #[test]
@@ -178,14 +222,14 @@ fn the_other_object_format_is_never_found() {
 
 #[test]
 fn the_header_is_within_its_bound_and_finds_the_sections() {
-    let bytes = layer(ObjectFormat::Sha1, [200, 3, 200, 200], 5).encode();
+    let bytes = layer(ObjectFormat::Sha1, [200, 3, 200, 300], 5).encode();
     let header = CueHeader::parse(&bytes[..CueHeader::LEN_MAX]).unwrap();
     assert_eq!(header.cue_len(), bytes.len() as u64);
     let sections = SectionKind::ALL.map(|kind| header.section(kind));
     assert_eq!(
         sections[0].start,
         CueHeader::LEN_MAX as u64,
-        "all six sections are there"
+        "all nine sections are there"
     );
     assert!(sections.array_windows().all(|[left, right]| left.end == right.start));
 }
@@ -220,7 +264,7 @@ fn every_flipped_bit_is_noticed() {
 fn what_is_unknown_is_unsupported() {
     let bytes = small_push(ObjectFormat::Sha1).encode();
     // Version, object format, flags, reserved: each with a checksum that holds.
-    for (at, value) in [(4, 2), (6, 3), (7, 4), (10, 1), (52, 9)] {
+    for (at, value) in [(4, 3), (6, 3), (7, 4), (11, 1), (52, 10)] {
         let mut newer = bytes.clone();
         newer[at] = value;
         reseal_header(&mut newer);
@@ -239,6 +283,7 @@ fn a_header_that_contradicts_itself_is_malformed() {
         ("a section longer than its counts say", second_row + 16, 1),
         ("a section twice", second_row, 3),
         ("a fan-out for so few entries", 8, 3),
+        ("a fan-out for so few blobs", 10, 3),
         ("more segments than commits", 28, 3),
         ("more blobs than there are columns for", 24, 1),
         ("a trailing section that is not there", 48, 2),
@@ -266,10 +311,17 @@ fn values_that_lead_nowhere_do_not_panic() {
     let bytes = layer.encode();
     let header = CueHeader::parse(&bytes).unwrap();
     let start = header.section(SectionKind::Entries).start as usize;
-    let index_len = 4 * 93;
-    let [ranks, ranked] = [SectionKind::Entries, SectionKind::Lookup]
-        .map(|kind| header.section(kind).end as usize)
-        .map(|end| end - index_len..end);
+    let last_column = |(kind, count): (SectionKind, usize)| {
+        let end = header.section(kind).end as usize;
+        end - 4 * count..end
+    };
+    let indices = [
+        (SectionKind::Entries, 63),
+        (SectionKind::Lookup, 63),
+        (SectionKind::BlobEntries, 30),
+        (SectionKind::BlobLookup, 30),
+    ];
+    let indices = indices.map(last_column);
     for at in start..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0xff;
@@ -277,7 +329,7 @@ fn values_that_lead_nowhere_do_not_panic() {
         let cue = Cue::parse(Bytes::from(damaged)).unwrap();
         touch(&cue);
         let verified = cue.verify();
-        if ranks.contains(&at) || ranked.contains(&at) {
+        if indices.iter().any(|range| range.contains(&at)) {
             assert!(verified.is_err(), "byte {at}");
         }
     }
@@ -295,6 +347,7 @@ fn reseal_sections(cue: &mut [u8]) {
 }
 
 fn touch(cue: &Cue) {
+    let _ = cue.lookup.ascending(0).count();
     for entry in 0..cue.entries.len() {
         let _ = (
             cue.oid(entry),
@@ -323,16 +376,19 @@ fn touch(cue: &Cue) {
 #[test]
 fn at_most_one_in_a_hundred_absent_oids_passes_the_filter() {
     let cue = layer(ObjectFormat::Sha1, [5_000, 0, 20_000, 25_000], 3).parse();
-    let filter = cue.filter.as_ref().unwrap();
-    assert!((0..cue.lookup.len()).all(|rank| filter.may_contain(&cue.lookup.oid(rank))));
-    let passed = (10_000_000..10_100_000)
-        .filter(|n| filter.may_contain(&oid(ObjectFormat::Sha1, *n)))
-        .count();
-    assert!(passed < 1_000, "{passed} of 100,000 passed");
-    assert!(
-        passed > 300,
-        "{passed} of 100,000 passed: fewer than the theory allows, so the probe is wrong"
-    );
+    let blobs = cue.header.counts.blob_entries();
+    for (filter, entries) in [(&cue.filter, 0..blobs.start), (&cue.blob_filter, blobs)] {
+        let filter = filter.as_ref().unwrap();
+        assert!(entries.clone().all(|entry| filter.may_contain(&cue.oid(entry))));
+        let passed = (10_000_000..10_100_000)
+            .filter(|n| filter.may_contain(&oid(ObjectFormat::Sha1, *n)))
+            .count();
+        assert!(passed < 1_000, "{passed} of 100,000 passed");
+        assert!(
+            passed > 300,
+            "{passed} of 100,000 passed: fewer than the theory allows, so the probe is wrong"
+        );
+    }
 }
 
 #[test]

@@ -53,8 +53,9 @@ fn files() -> Vec<(String, Vec<u8>)> {
     files.push(("directory-entry-abandon.v1".to_owned(), abandoning));
     files.push(("entry-bases.v1".to_owned(), values::compacted_entry().encode().unwrap()));
     for format in FORMATS {
-        files.push((format!("cue-small-{format}.v1"), model::small_push(format).encode()));
-        files.push((format!("cue-large-{format}.v1"), large(format).encode()));
+        files.push((format!("cue-small-{format}.v2"), model::small_push(format).encode()));
+        files.push((format!("cue-large-{format}.v2"), large(format).encode()));
+        files.push((format!("cue-huge-{format}.v2"), huge(format).encode()));
         files.push((
             format!("entry-{format}.v1"),
             values::full_entry(format).encode().unwrap(),
@@ -67,7 +68,12 @@ fn files() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// A layer whose cue has all six sections.
+/// A layer whose cue has all nine sections.
+fn huge(format: ObjectFormat) -> Layer {
+    model::layer(format, [70, 5, 190, 260], 6)
+}
+
+/// A layer whose cue had all six sections of version 1.
 fn large(format: ObjectFormat) -> Layer {
     let layer = model::layer(format, [70, 5, 90, 110], 4);
     assert!(!layer.segments.is_empty() && !layer.roots.is_empty() && !layer.externals.is_empty());
@@ -87,11 +93,26 @@ fn what_is_written_now_is_what_was_written() {
 #[test]
 fn cues_decode_to_the_same() {
     for format in FORMATS {
-        for (name, layer) in [("small", model::small_push(format)), ("large", large(format))] {
-            let cue = Cue::parse(golden(&format!("cue-{name}-{format}.v1"))).unwrap();
+        let layers = [
+            ("small", 1, model::small_push(format)),
+            ("small", 2, model::small_push(format)),
+            ("large", 1, large(format)),
+            ("large", 2, large(format)),
+            ("huge", 2, huge(format)),
+        ];
+        for (name, version, layer) in layers {
+            let cue = Cue::parse(golden(&format!("cue-{name}-{format}.v{version}"))).unwrap();
             cue.verify().unwrap();
             assert_eq!(format!("{:#?}", Layer::read(&cue)), format!("{layer:#?}"));
-            assert_eq!(cue.filter.is_some(), name == "large");
+            let filters = (cue.filter.is_some(), cue.blob_filter.is_some());
+            let expected = (name == "huge" || (name, version) == ("large", 1), name == "huge");
+            assert_eq!(filters, expected, "{name}, version {version}");
+            for (entry, written) in (0u32..).zip(&layer.entries) {
+                assert_eq!(cue.find(&written.oid), Some(entry));
+            }
+            // In version 1 blobs are part of the structure.
+            let blobs = if version == 1 { 0 } else { cue.header.counts.blobs };
+            assert_eq!(cue.header.structure_entries(), cue.header.counts.entries() - blobs);
         }
     }
 }

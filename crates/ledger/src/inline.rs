@@ -170,9 +170,12 @@ fn lookup(record: &LayerRecord) -> Result<Option<Lookup>, Conflict> {
 
 fn read_lookup(cue: &Bytes) -> Result<Lookup, FormatError> {
     let header = CueHeader::parse(cue)?;
-    let range = header.section(SectionKind::Lookup);
     let bound = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(cue.len());
-    Lookup::new(&header, cue.slice(bound(range.start)..bound(range.end)))
+    let section = |kind| {
+        let range = header.section(kind);
+        cue.slice(bound(range.start)..bound(range.end))
+    };
+    Lookup::new(&header, section(SectionKind::Lookup))?.with_blobs(&header, section(SectionKind::BlobLookup))
 }
 
 fn bad_cue(record: &LayerRecord, what: impl ToString) -> Conflict {

@@ -94,6 +94,8 @@ impl Node {
             block_bytes: 1 << 10,
             fetch_bytes_max: 4 << 10,
             fetches_max: 4,
+            // Every cue in parts.
+            small_bytes_max: 0,
         };
         let bucket = Bucket::from_store("simulated", store, &bucket_options);
         let mut options = EngineOptions {

@@ -14,7 +14,8 @@ pub(super) fn digits(graph: &Graph, oid: &ObjectId) -> Result<usize, EngineError
         let lookup = &graph.slot(number)?.index.lookup;
         count += u64::from(lookup.len());
         // Three bytes are fewer digits than the least that is ever given.
-        for rank in lookup.ranks_with_prefix(oid.as_bytes().get(..DIGITS_MIN / 2).unwrap_or_default()) {
+        let prefix = oid.as_bytes().get(..DIGITS_MIN / 2).unwrap_or_default();
+        for rank in lookup.ranks_with_prefix(prefix).into_iter().flatten() {
             let other = lookup.oid(rank);
             if other != *oid {
                 digits = digits.max(shared_digits(oid, &other) + 1);

@@ -69,7 +69,7 @@ async fn check_ref(
 async fn kind_of(view: &View, oid: &ObjectId) -> Result<Option<ObjectKind>, EngineError> {
     for Location { layer, entry } in view.copies(oid).await? {
         if !layer.meta().unreachable {
-            return Ok(Some(layer.index().await?.kind(entry)));
+            return Ok(Some(layer.index_of(entry).await?.kind(entry)));
         }
     }
     Ok(None)

@@ -125,15 +125,33 @@ fn compare(entries: &mut Entries, known: &dyn Known) -> Result<(), IntakeError> 
     if known.is_empty() {
         return Ok(());
     }
-    for batch in batches(entries.len()) {
-        let oids: Vec<ObjectId> = batch.clone().map(|entry| entries.oid(entry)).collect();
-        for ((entry, oid), described) in batch.zip(&oids).zip(known.describe(&oids)?) {
-            let Some(described) = described else { continue };
-            if Some(described.kind) != entries.kind(entry) || described.size != entries.size(entry) {
-                return Err(PackFault::Collision(*oid).into());
+    for of_blobs in [false, true] {
+        let mut batch = Vec::new();
+        for entry in 0..entries.len() {
+            if of_blobs == (entries.kind(entry) == Some(ObjectKind::Blob)) {
+                batch.push(entry);
             }
-            entries.set_known(entry);
+            if batch.len() == COMPARE_BATCH as usize || entry + 1 == entries.len() {
+                compare_batch(entries, &batch, known, of_blobs)?;
+                batch.clear();
+            }
         }
+    }
+    Ok(())
+}
+
+fn compare_batch(entries: &mut Entries, batch: &[u32], known: &dyn Known, of_blobs: bool) -> Result<(), IntakeError> {
+    let oids: Vec<ObjectId> = batch.iter().map(|entry| entries.oid(*entry)).collect();
+    let described = match of_blobs {
+        false => known.describe_brought_structure(&oids)?,
+        true => known.describe_brought_blobs(&oids)?,
+    };
+    for ((entry, oid), described) in batch.iter().zip(&oids).zip(described) {
+        let Some(described) = described else { continue };
+        if Some(described.kind) != entries.kind(*entry) || described.size != entries.size(*entry) {
+            return Err(PackFault::Collision(*oid).into());
+        }
+        entries.set_known(*entry);
     }
     Ok(())
 }

@@ -33,6 +33,17 @@ pub(crate) trait Known: Send + Sync {
     /// Kinds and sizes.
     fn describe(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError>;
 
+    /// The same of commits, tags and trees that the push brings: nothing of blobs need be loaded for it.
+    fn describe_brought_structure(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError> {
+        self.describe(oids)
+    }
+
+    /// The same of blobs that the push brings. May be `None` for one that is there, where it would cost more to know it than to
+    /// store it twice.
+    fn describe_brought_blobs(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError> {
+        self.describe(oids)
+    }
+
     /// Whole objects.
     fn objects(&self, oids: &[ObjectId]) -> Result<Vec<Option<(ObjectKind, Bytes)>>, IntakeError>;
 

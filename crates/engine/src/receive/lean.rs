@@ -72,15 +72,29 @@ impl Lean {
 
     /// Where an object lies that counts: mostly, whose closure is complete.
     async fn find(&self, oid: &ObjectId) -> Result<Option<Location>, EngineError> {
-        let found = self.view.find(oid).await?;
-        let counts = |location: &Location| {
-            (self.everything || !location.layer.meta().unreachable) && Some(location.layer.id()) != self.without
-        };
-        match found {
-            Some(location) if !counts(&location) => Ok(self.view.copies(oid).await?.into_iter().find(counts)),
+        match self.view.find(oid).await? {
+            Some(location) if !self.counts(&location) => {
+                let copies = self.view.copies(oid).await?;
+                Ok(copies.into_iter().find(|location| self.counts(location)))
+            }
             found => Ok(found),
         }
     }
+
+    fn counts(&self, location: &Location) -> bool {
+        (self.everything || !location.layer.meta().unreachable) && Some(location.layer.id()) != self.without
+    }
+}
+
+async fn describe(found: Option<Location>) -> Result<Option<Described>, EngineError> {
+    let Some(Location { layer, entry }) = found else {
+        return Ok(None);
+    };
+    let index = layer.index_of(entry).await?;
+    Ok(Some(Described {
+        kind: index.kind(entry),
+        size: index.entries.size(entry),
+    }))
 }
 
 impl Known for Lean {
@@ -92,16 +106,35 @@ impl Known for Lean {
         self.wait(async {
             let mut described = Vec::with_capacity(oids.len());
             for oid in oids {
-                described.push(match self.find(oid).await? {
-                    Some(Location { layer, entry }) => {
-                        let index = layer.index().await?;
-                        Some(Described {
-                            kind: index.kind(entry),
-                            size: index.entries.size(entry),
-                        })
-                    }
-                    None => None,
-                });
+                described.push(describe(self.find(oid).await?).await?);
+            }
+            Ok(described)
+        })
+    }
+
+    fn describe_brought_structure(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError> {
+        self.wait(async {
+            let mut described = Vec::with_capacity(oids.len());
+            for oid in oids {
+                let found = match self.view.find_structure(oid).await? {
+                    Some(location) if !self.counts(&location) => self.find(oid).await?,
+                    found => found,
+                };
+                described.push(describe(found).await?);
+            }
+            Ok(described)
+        })
+    }
+
+    fn describe_brought_blobs(&self, oids: &[ObjectId]) -> Result<Vec<Option<Described>>, IntakeError> {
+        if self.everything || self.without.is_some() {
+            // Who audits what is stored wants to know.
+            return self.describe(oids);
+        }
+        self.wait(async {
+            let mut described = Vec::with_capacity(oids.len());
+            for found in self.view.find_brought_blobs(oids).await? {
+                described.push(describe(found.filter(|location| self.counts(location))).await?);
             }
             Ok(described)
         })

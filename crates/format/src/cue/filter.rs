@@ -22,7 +22,16 @@ pub struct Filter {
 impl Filter {
     /// The view of the section's bytes; `None` where the layer has no filter.
     pub fn new(header: &CueHeader, section: Bytes) -> Result<Option<Self>> {
-        header.check(SectionKind::Filter, &section)?;
+        Self::of(header, SectionKind::Filter, section)
+    }
+
+    /// The view of the blobs' filter; `None` where there is none.
+    pub fn of_blobs(header: &CueHeader, section: Bytes) -> Result<Option<Self>> {
+        Self::of(header, SectionKind::BlobFilter, section)
+    }
+
+    fn of(header: &CueHeader, kind: SectionKind, section: Bytes) -> Result<Option<Self>> {
+        header.check(kind, &section)?;
         Ok((!section.is_empty()).then_some(Self { section }))
     }
 
@@ -44,7 +53,7 @@ impl Filter {
     }
 }
 
-/// Bytes of the filter of a layer with that many entries; 0 where it has none.
+/// Bytes of the filter of a part with that many entries; 0 where it has none.
 pub(super) fn filter_len(entries: u32) -> u64 {
     match entries {
         0..ENTRIES_MIN => 0,

@@ -5,6 +5,7 @@ use super::{Base, CueHeader, SectionKind, filter, lookup};
 use crate::FormatError;
 use crate::error::invalid;
 use cuesta_git::ObjectId;
+use std::ops::Range;
 
 const WHAT: &str = "cue";
 
@@ -33,7 +34,15 @@ pub struct FinishedCue<'f> {
     facts: Facts<'f>,
     /// Its sections have no checksums yet.
     header: CueHeader,
-    /// Entries in the order of their oids.
+    structure: Part,
+    blobs: Part,
+}
+
+/// What follows from the oids of commits, tags and trees, or from those of blobs.
+#[derive(Default)]
+struct Part {
+    entries: Range<u32>,
+    /// The entries in the order of their oids.
     order: Vec<u32>,
     /// The place of each entry in that order.
     ranks: Vec<u32>,
@@ -47,23 +56,26 @@ impl<'f> FinishedCue<'f> {
         let counts = builder.counts;
         let is_own = |base: &u32| !matches!(Base::decode(*base), Base::External(_));
         let self_contained = builder.bases.iter().all(is_own);
-        let filter_len = filter::filter_len(counts.entries());
         let flags = (self_contained, builder.unreachable);
-        let header = CueHeader::lay_out(builder.format, flags, counts, filter_len)?;
+        let header = CueHeader::lay_out(builder.format, flags, counts)?;
         let mut cue = Self {
             builder,
             facts,
             header,
-            order: Vec::new(),
-            ranks: Vec::new(),
-            fanout: vec![0; to_usize(lookup::fanout_slots(counts.entries()))?],
-            filter: vec![0; to_usize(filter_len)?],
+            structure: Part::default(),
+            blobs: Part::default(),
         };
-        cue.order = match order {
+        let mut order = match order {
             Some(order) => order,
             None => cue.sorted(),
         };
-        cue.derive()?;
+        cue.check_order(&order)?;
+        let blobs = counts.blob_entries();
+        let is_blob = |entry: &u32| *entry >= blobs.start;
+        let blob_order = order.iter().copied().filter(is_blob).collect();
+        order.retain(|entry| !is_blob(entry));
+        cue.structure = cue.part(0..blobs.start, order)?;
+        cue.blobs = cue.part(blobs, blob_order)?;
         Ok(cue)
     }
 
@@ -113,17 +125,23 @@ impl<'f> FinishedCue<'f> {
 
     fn put<E>(&self, kind: SectionKind, out: &mut Out<'_, E>) -> Result<(), E> {
         match kind {
-            SectionKind::Entries => self.put_entries(out),
-            SectionKind::Lookup => self.put_lookup(out),
+            SectionKind::Entries => self.put_entries(&self.structure, out),
+            SectionKind::Lookup => self.put_lookup(&self.structure, out),
+            SectionKind::Filter => put_filter(&self.structure, out),
+            // Sections that are not there.
+            SectionKind::BlobEntries | SectionKind::BlobLookup | SectionKind::BlobFilter
+                if self.blobs.order.is_empty() =>
+            {
+                Ok(())
+            }
+            SectionKind::BlobEntries => self.put_entries(&self.blobs, out),
+            SectionKind::BlobLookup => self.put_lookup(&self.blobs, out),
+            SectionKind::BlobFilter => put_filter(&self.blobs, out),
             SectionKind::Segments => self.put_segments(out),
             SectionKind::Roots => self.put_roots(out),
             SectionKind::Externals => {
                 let mut oids = self.builder.externals.oids.chunks(self.builder.format.width());
                 oids.try_for_each(|oid| out.bytes(oid))
-            }
-            SectionKind::Filter => {
-                let mut blocks = self.filter.chunks(filter::BLOCK_LEN);
-                blocks.try_for_each(|block| out.bytes(block))
             }
         }
     }
@@ -160,17 +178,14 @@ impl<'f> FinishedCue<'f> {
         keys.into_iter().map(entry_of).collect()
     }
 
-    /// Fills what follows from the order, which must be that of the oids.
-    fn derive(&mut self) -> Result<(), FormatError> {
+    /// The order must be that of the oids, and have each entry once: then no oid comes twice.
+    fn check_order(&self, order: &[u32]) -> Result<(), FormatError> {
         let entries = self.builder.counts.entries();
-        if self.order.len() != entries as usize {
+        if order.len() != entries as usize || order.iter().any(|entry| *entry >= entries) {
             return invalid(WHAT, "the order does not have every entry once");
         }
-        let mut ranks = vec![u32::MAX; self.order.len()];
-        let (mut fanout, mut filter) = (std::mem::take(&mut self.fanout), std::mem::take(&mut self.filter));
-        let bits = lookup::fanout_bits(entries);
         let mut before: Option<ObjectId> = None;
-        for (rank, entry) in (0u32..).zip(&self.order) {
+        for entry in order {
             let oid = self.oid(*entry);
             if oid.format() != self.builder.format {
                 return invalid(WHAT, "an entry's oid is of the other object format");
@@ -179,9 +194,25 @@ impl<'f> FinishedCue<'f> {
                 return invalid(WHAT, "an object comes twice");
             }
             before = Some(oid);
-            match ranks.get_mut(*entry as usize) {
-                Some(slot) => *slot = rank,
-                None => return invalid(WHAT, "the order does not have every entry once"),
+        }
+        Ok(())
+    }
+
+    /// What follows from the order of these entries.
+    fn part(&self, entries: Range<u32>, order: Vec<u32>) -> Result<Part, FormatError> {
+        let count = entries.end - entries.start;
+        if order.len() != count as usize {
+            return invalid(WHAT, "the order does not have every entry once");
+        }
+        let bits = lookup::fanout_bits(count);
+        let mut ranks = vec![0; order.len()];
+        let mut fanout = vec![0; to_usize(lookup::fanout_slots(count))?];
+        let mut filter = vec![0; to_usize(filter::filter_len(count))?];
+        for (rank, entry) in (0u32..).zip(&order) {
+            let oid = self.oid(*entry);
+            let at = entry.checked_sub(entries.start);
+            if let Some(slot) = at.and_then(|at| ranks.get_mut(at as usize)) {
+                *slot = rank;
             }
             if bits > 0
                 && let Some(slot) = fanout.get_mut(lookup::fanout_slot(oid.as_bytes(), bits))
@@ -196,23 +227,37 @@ impl<'f> FinishedCue<'f> {
             end = (*slot).max(end);
             *slot = end;
         }
-        (self.ranks, self.fanout, self.filter) = (ranks, fanout, filter);
-        Ok(())
+        Ok(Part {
+            entries,
+            order,
+            ranks,
+            fanout,
+            filter,
+        })
     }
 
-    fn put_entries<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
-        out.u64s(self.builder.offsets.iter().copied())?;
-        out.u64s((0..self.builder.counts.entries()).map(|entry| self.size(entry)))?;
-        out.u32s(self.builder.bases.iter().copied())?;
-        out.u32s(self.ranks.iter().copied())
+    fn put_entries<E>(&self, part: &Part, out: &mut Out<'_, E>) -> Result<(), E> {
+        let Range { start, end } = part.entries.clone();
+        let (first, last) = (start as usize, end as usize);
+        out.u64s(
+            self.builder
+                .offsets
+                .get(first..=last)
+                .unwrap_or_default()
+                .iter()
+                .copied(),
+        )?;
+        out.u64s((start..end).map(|entry| self.size(entry)))?;
+        out.u32s(self.builder.bases.get(first..last).unwrap_or_default().iter().copied())?;
+        out.u32s(part.ranks.iter().copied())
     }
 
-    fn put_lookup<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
-        out.u32s(self.fanout.iter().copied())?;
-        for entry in &self.order {
+    fn put_lookup<E>(&self, part: &Part, out: &mut Out<'_, E>) -> Result<(), E> {
+        out.u32s(part.fanout.iter().copied())?;
+        for entry in &part.order {
             out.bytes(self.oid(*entry).as_bytes())?;
         }
-        out.u32s(self.order.iter().copied())
+        out.u32s(part.order.iter().copied())
     }
 
     fn put_segments<E>(&self, out: &mut Out<'_, E>) -> Result<(), E> {
@@ -252,6 +297,11 @@ impl<'f> FinishedCue<'f> {
         }
         Ok(())
     }
+}
+
+fn put_filter<E>(part: &Part, out: &mut Out<'_, E>) -> Result<(), E> {
+    let mut blocks = part.filter.chunks(filter::BLOCK_LEN);
+    blocks.try_for_each(|block| out.bytes(block))
 }
 
 /// Three columns of starts: trees and blobs as entries, links as positions.

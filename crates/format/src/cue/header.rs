@@ -9,7 +9,9 @@ use std::ops::Range;
 
 const WHAT: &str = "cue header";
 const MAGIC: [u8; 4] = *b"CUE\0";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The version before, whose structure sections hold the blobs, too. Read, not written.
+const VERSION_WHOLE: u16 = 1;
 const FIXED_LEN: usize = 52;
 const SECTION_LEN: usize = 24;
 const CRC_LEN: usize = 4;
@@ -20,9 +22,9 @@ const UNREACHABLE: u8 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum SectionKind {
-    /// Where each entry is, what it is, and its delta base.
+    /// Where each entry is, what it is, and its delta base: commits, tags and trees (version 1: blobs, too).
     Entries = 1,
-    /// Oids in order, and the entry of each.
+    /// Oids of the same in order, and the entry of each.
     Lookup = 2,
     /// What each commit adds.
     Segments = 3,
@@ -30,19 +32,28 @@ pub enum SectionKind {
     Roots = 4,
     /// Oids of objects in other layers that this one names.
     Externals = 5,
-    /// A filter for cheap negative answers.
+    /// A filter for cheap negative answers about the same.
     Filter = 6,
+    /// As `Entries`, of blobs.
+    BlobEntries = 7,
+    /// As `Lookup`, of blobs.
+    BlobLookup = 8,
+    /// As `Filter`, of blobs.
+    BlobFilter = 9,
 }
 
 impl SectionKind {
     /// All kinds, in the order they have in the file.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Entries,
         Self::Lookup,
         Self::Segments,
         Self::Roots,
         Self::Externals,
         Self::Filter,
+        Self::BlobEntries,
+        Self::BlobLookup,
+        Self::BlobFilter,
     ];
 
     /// The name used in messages and in the documentation.
@@ -54,6 +65,9 @@ impl SectionKind {
             Self::Roots => "cue roots",
             Self::Externals => "cue externals",
             Self::Filter => "cue filter",
+            Self::BlobEntries => "cue blob entries",
+            Self::BlobLookup => "cue blob lookup",
+            Self::BlobFilter => "cue blob filter",
         }
     }
 
@@ -61,8 +75,10 @@ impl SectionKind {
         self as usize - 1
     }
 
-    fn from_code(code: u32) -> Result<Self> {
+    fn from_code(code: u32, version: u16) -> Result<Self> {
+        let in_version = |kind: &Self| version > VERSION_WHOLE || *kind <= Self::Filter;
         let known = Self::ALL.into_iter().find(|kind| *kind as u32 == code);
+        let known = known.filter(in_version);
         known.ok_or(FormatError::Unknown {
             what: "cue section kind",
             got: code.into(),
@@ -89,8 +105,10 @@ pub struct CueHeader {
     pub unreachable: bool,
     /// How many there are of everything.
     pub counts: CueCounts,
-    fanout_bits: u8,
-    sections: [Section; 6],
+    version: u16,
+    /// Of the structure's lookup, and of the blobs'.
+    fanout_bits: [u8; 2],
+    sections: [Section; 9],
 }
 
 impl CueHeader {
@@ -117,10 +135,11 @@ impl CueHeader {
             flags,
             fanout_bits,
             section_count,
-            reserved @ ..,
+            blob_fanout_bits,
+            reserved,
         ] = *prelude;
         let version = u16::from_le_bytes([version_low, version_high]);
-        if version != VERSION {
+        if !(VERSION_WHOLE..=VERSION).contains(&version) {
             return Err(FormatError::Version {
                 what: "cue",
                 known: VERSION,
@@ -128,10 +147,10 @@ impl CueHeader {
             });
         }
         let table = Self::table(bytes, section_count)?;
-        if reserved != [0, 0] {
+        if reserved != 0 || version == VERSION_WHOLE && blob_fanout_bits != 0 {
             return Err(FormatError::Unknown {
                 what: "cue header reserved",
-                got: u16::from_le_bytes(reserved).into(),
+                got: u16::from_le_bytes([blob_fanout_bits, reserved]).into(),
             });
         }
         if flags & !(SELF_CONTAINED | UNREACHABLE) != 0 {
@@ -149,7 +168,8 @@ impl CueHeader {
             self_contained: flags & SELF_CONTAINED != 0,
             unreachable: flags & UNREACHABLE != 0,
             counts: CueCounts::from_fields(fields),
-            fanout_bits,
+            version,
+            fanout_bits: [fanout_bits, blob_fanout_bits],
             sections: Default::default(),
         };
         header.counts.check()?;
@@ -171,7 +191,7 @@ impl CueHeader {
         let mut end = (FIXED_LEN + table.len() * SECTION_LEN + CRC_LEN) as u64;
         let mut last = None;
         for row in table {
-            let (kind, section) = read_section(row)?;
+            let (kind, section) = read_section(row, self.version)?;
             if last >= Some(kind) {
                 return malformed(WHAT, "sections are not in ascending order");
             }
@@ -194,14 +214,14 @@ impl CueHeader {
     }
 
     fn check_lens(&self) -> Result<()> {
-        if self.fanout_bits != lookup::fanout_bits(self.counts.entries()) {
+        if self.fanout_bits != self.parts().map(lookup::fanout_bits) {
             return malformed(WHAT, "the fan-out does not fit the number of entries");
         }
         for kind in SectionKind::ALL {
             let got = self.slot(kind).len;
             let fits = match kind {
-                SectionKind::Filter => got.is_multiple_of(super::filter::BLOCK_LEN as u64),
-                _ => got == section_len(kind, self.object_format, &self.counts),
+                SectionKind::Filter | SectionKind::BlobFilter => got.is_multiple_of(super::filter::BLOCK_LEN as u64),
+                _ => got == self.section_len(kind),
             };
             if !fits {
                 return malformed(kind.name(), "its length does not fit the header's counts");
@@ -210,35 +230,35 @@ impl CueHeader {
         Ok(())
     }
 
-    /// A header over sections of the given lengths and checksums, in the order of [`SectionKind::ALL`].
-    pub(super) fn lay_out(
-        object_format: ObjectFormat,
-        flags: (bool, bool),
-        counts: CueCounts,
-        filter_len: u64,
-    ) -> Result<Self> {
+    /// A header over sections whose checksums are not known yet.
+    pub(super) fn lay_out(object_format: ObjectFormat, flags: (bool, bool), counts: CueCounts) -> Result<Self> {
         counts.check()?;
-        let lens = SectionKind::ALL.map(|kind| match kind {
-            SectionKind::Filter => filter_len,
-            _ => section_len(kind, object_format, &counts),
-        });
-        let present = lens.iter().filter(|len| **len > 0).count();
-        let mut end = (FIXED_LEN + present * SECTION_LEN + CRC_LEN) as u64;
-        let sections = lens.map(|len| {
-            let offset = if len > 0 { end } else { 0 };
-            end += len;
-            Section { offset, len, crc: 0 }
-        });
         let (self_contained, unreachable) = flags;
-        let fanout_bits = lookup::fanout_bits(counts.entries());
-        Ok(Self {
+        let mut header = Self {
             object_format,
             self_contained,
             unreachable,
             counts,
-            fanout_bits,
-            sections,
-        })
+            version: VERSION,
+            fanout_bits: [0; 2],
+            sections: Default::default(),
+        };
+        let parts = header.parts();
+        header.fanout_bits = parts.map(lookup::fanout_bits);
+        let [filter_len, blob_filter_len] = parts.map(super::filter::filter_len);
+        let lens = SectionKind::ALL.map(|kind| match kind {
+            SectionKind::Filter => filter_len,
+            SectionKind::BlobFilter => blob_filter_len,
+            _ => header.section_len(kind),
+        });
+        let present = lens.iter().filter(|len| **len > 0).count();
+        let mut end = (FIXED_LEN + present * SECTION_LEN + CRC_LEN) as u64;
+        header.sections = lens.map(|len| {
+            let offset = if len > 0 { end } else { 0 };
+            end += len;
+            Section { offset, len, crc: 0 }
+        });
+        Ok(header)
     }
 
     /// Writes the header over the start of `cue`, whose sections are already in place.
@@ -266,13 +286,14 @@ impl CueHeader {
         let present = || SectionKind::ALL.into_iter().filter(|kind| self.slot(*kind).len > 0);
         let mut out = Vec::with_capacity(Self::LEN_MAX);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.push(crate::codec::object_format_code(self.object_format));
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.push(flag(self.self_contained, SELF_CONTAINED) | flag(self.unreachable, UNREACHABLE));
-        out.push(self.fanout_bits);
+        let [fanout_bits, blob_fanout_bits] = self.fanout_bits;
+        out.push(fanout_bits);
         out.push(present().map(|_| 1).sum());
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[blob_fanout_bits, 0]);
         super::column::push_u32s(&mut out, &self.counts.fields());
         for kind in present() {
             let section = self.slot(kind);
@@ -314,10 +335,49 @@ impl CueHeader {
             .unwrap_or(0)
     }
 
-    /// How many leading bits of an oid the fan-out of the lookup tells apart; 0 where there is none.
+    /// Entries in the structure's sections, and in the blobs'.
     #[inline]
-    pub(super) fn fanout_bits(&self) -> u8 {
+    pub(super) fn parts(&self) -> [u32; 2] {
+        match self.version {
+            VERSION_WHOLE => [self.counts.entries(), 0],
+            _ => [self.counts.blob_entries().start, self.counts.blobs],
+        }
+    }
+
+    /// Entries that [`super::Entries::new`] and [`super::Lookup::new`] cover: commits, tags and trees, and in version 1 blobs.
+    pub fn structure_entries(&self) -> u32 {
+        let [structure, _] = self.parts();
+        structure
+    }
+
+    /// How many leading bits of an oid the fan-out of each lookup tells apart; 0 where there is none.
+    #[inline]
+    pub(super) fn fanout_bits(&self) -> [u8; 2] {
         self.fanout_bits
+    }
+
+    /// The length that the counts give a section; a filter's is its own.
+    fn section_len(&self, kind: SectionKind) -> u64 {
+        let width = self.object_format.width() as u64;
+        let counts = &self.counts;
+        let [entries, blobs] = self.parts().map(u64::from);
+        let lookup_len = |entries: u32| lookup::fanout_len(entries) + u64::from(entries) * (width + 4);
+        let [lookup, blob_lookup] = self.parts().map(lookup_len);
+        let [segments, parents, links] = [counts.segments, counts.parents, counts.links].map(u64::from);
+        let [roots, root_links, tags] = [counts.roots, counts.root_links, counts.tags].map(u64::from);
+        match kind {
+            SectionKind::Entries => entries * 24 + 8,
+            SectionKind::Lookup => lookup,
+            SectionKind::Segments if segments == 0 => 0,
+            SectionKind::Segments => segments * (28 + width) + 16 + 4 * (parents + links),
+            SectionKind::Roots if roots == 0 && tags == 0 => 0,
+            SectionKind::Roots => roots * (13 + width) + 12 + 4 * root_links + tags * (width + 1),
+            SectionKind::Externals => u64::from(counts.externals) * width,
+            SectionKind::BlobEntries if blobs == 0 => 0,
+            SectionKind::BlobEntries => blobs * 24 + 8,
+            SectionKind::BlobLookup => blob_lookup,
+            SectionKind::Filter | SectionKind::BlobFilter => 0,
+        }
     }
 
     /// Checks that `bytes` are the section's: their length, then their checksum.
@@ -337,25 +397,7 @@ impl CueHeader {
     }
 }
 
-/// The length that the counts give a section; the filter's is its own.
-fn section_len(kind: SectionKind, format: ObjectFormat, counts: &CueCounts) -> u64 {
-    let width = format.width() as u64;
-    let entries = u64::from(counts.entries());
-    let [segments, parents, links] = [counts.segments, counts.parents, counts.links].map(u64::from);
-    let [roots, root_links, tags] = [counts.roots, counts.root_links, counts.tags].map(u64::from);
-    match kind {
-        SectionKind::Entries => entries * 24 + 8,
-        SectionKind::Lookup => lookup::fanout_len(counts.entries()) + entries * (width + 4),
-        SectionKind::Segments if segments == 0 => 0,
-        SectionKind::Segments => segments * (28 + width) + 16 + 4 * (parents + links),
-        SectionKind::Roots if roots == 0 && tags == 0 => 0,
-        SectionKind::Roots => roots * (13 + width) + 12 + 4 * root_links + tags * (width + 1),
-        SectionKind::Externals => u64::from(counts.externals) * width,
-        SectionKind::Filter => 0,
-    }
-}
-
-fn read_section(row: &[u8; SECTION_LEN]) -> Result<(SectionKind, Section)> {
+fn read_section(row: &[u8; SECTION_LEN], version: u16) -> Result<(SectionKind, Section)> {
     let [kind, crc, offset_low, offset_high, len_low, len_high] = *row.as_chunks::<4>().0 else {
         return malformed(WHAT, "a section row is cut short");
     };
@@ -365,7 +407,7 @@ fn read_section(row: &[u8; SECTION_LEN]) -> Result<(SectionKind, Section)> {
         len: wide(len_low, len_high),
         crc: u32::from_le_bytes(crc),
     };
-    Ok((SectionKind::from_code(u32::from_le_bytes(kind))?, section))
+    Ok((SectionKind::from_code(u32::from_le_bytes(kind), version)?, section))
 }
 
 fn bytes_of<'a>(cue: &'a [u8], section: &Section) -> Option<&'a [u8]> {

@@ -1,6 +1,7 @@
 //! Cues: the index of a layer (docs/format/cue.md).
 //!
-//! A cue is a header and up to six sections, each with its own checksum, so that a reader fetches only what it needs.
+//! A cue is a header and up to nine sections, each with its own checksum, so that a reader fetches only what it needs: those of
+//! blobs are apart, at its end.
 //! Views hold the bytes of one section and read from them in place. Their constructors check the section's length
 //! against the header's counts, and its checksum; after that every access is in bounds. *Values* are checked at use:
 //! accessors are total and clamp, so that an index that leads nowhere gives an empty answer and never a panic. A whole
@@ -111,8 +112,10 @@ pub struct Cue {
     pub roots: Roots,
     /// Objects of other layers.
     pub externals: Externals,
-    /// Cheap negative answers; absent in small layers.
+    /// Cheap negative answers about commits, tags and trees; absent where there are few.
     pub filter: Option<Filter>,
+    /// Cheap negative answers about blobs; absent where there are few.
+    pub blob_filter: Option<Filter>,
 }
 
 impl Cue {
@@ -141,12 +144,15 @@ impl Cue {
             range => read(range),
         };
         Ok(Self {
-            entries: Entries::new(&header, section(SectionKind::Entries))?,
-            lookup: Lookup::new(&header, section(SectionKind::Lookup))?,
+            entries: Entries::new(&header, section(SectionKind::Entries))?
+                .with_blobs(&header, section(SectionKind::BlobEntries))?,
+            lookup: Lookup::new(&header, section(SectionKind::Lookup))?
+                .with_blobs(&header, section(SectionKind::BlobLookup))?,
             segments: Segments::new(&header, section(SectionKind::Segments))?,
             roots: Roots::new(&header, section(SectionKind::Roots))?,
             externals: Externals::new(&header, section(SectionKind::Externals))?,
             filter: Filter::new(&header, section(SectionKind::Filter))?,
+            blob_filter: Filter::of_blobs(&header, section(SectionKind::BlobFilter))?,
             header,
         })
     }
@@ -157,13 +163,13 @@ impl Cue {
         self.lookup.oid(self.entries.rank(entry))
     }
 
-    /// The entry of an object, if the layer holds it: asks the filter first.
+    /// The entry of an object, if the layer holds it: asks the filters first.
     #[inline]
     pub fn find(&self, oid: &ObjectId) -> Option<u32> {
-        match &self.filter {
-            Some(filter) if !filter.may_contain(oid) => None,
-            _ => self.lookup.find(oid),
-        }
+        let may = |filter: &Option<Filter>| filter.as_ref().is_none_or(|filter| filter.may_contain(oid));
+        let structure = may(&self.filter).then(|| self.lookup.find_structure(oid));
+        let blob = || may(&self.blob_filter).then(|| self.lookup.find_blob(oid)).flatten();
+        structure.flatten().or_else(blob)
     }
 
     /// The oid of an object that a segment or root set links to.

@@ -35,6 +35,9 @@ impl Cue {
                 return malformed(ENTRIES, "offsets do not ascend");
             }
         }
+        if !self.entries.parts_meet() {
+            return malformed(ENTRIES, "the blobs do not start where the trees end");
+        }
         Ok(())
     }
 
@@ -79,38 +82,67 @@ impl Cue {
     }
 
     fn verify_lookup(&self) -> Result<()> {
-        let count = self.lookup.len();
-        for rank in 0..count {
-            if rank + 1 < count && self.lookup.oid(rank) >= self.lookup.oid(rank + 1) {
-                return malformed(LOOKUP, "oids do not ascend");
-            }
-            let entry = self.lookup.entry(rank);
-            if entry >= count || self.entries.rank(entry) != rank {
-                return malformed(LOOKUP, "ranks and entries do not mirror each other");
+        let [structure, blobs] = self.parts();
+        for part in [structure, blobs] {
+            for rank in part.clone() {
+                if rank + 1 < part.end && self.lookup.oid(rank) >= self.lookup.oid(rank + 1) {
+                    return malformed(LOOKUP, "oids do not ascend");
+                }
+                let entry = self.lookup.entry(rank);
+                if !part.contains(&entry) || self.entries.rank(entry) != rank {
+                    return malformed(LOOKUP, "ranks and entries do not mirror each other");
+                }
             }
         }
+        self.verify_apart()?;
         self.verify_fanout()
     }
 
-    fn verify_fanout(&self) -> Result<()> {
-        let (bits, mut rank) = (self.header.fanout_bits(), 0);
-        for slot in 0..usize::try_from(lookup::fanout_slots(self.lookup.len())).unwrap_or(0) {
-            while rank < self.lookup.len() && lookup::fanout_slot(self.lookup.oid(rank).as_bytes(), bits) == slot {
-                rank += 1;
+    /// The entries, and as well the ranks, of the structure's sections and of the blobs'.
+    fn parts(&self) -> [Range<u32>; 2] {
+        let first_blob = self.header.structure_entries();
+        [0..first_blob, first_blob..self.lookup.len()]
+    }
+
+    /// Nothing is both a blob and something else.
+    fn verify_apart(&self) -> Result<()> {
+        let mut last = None;
+        for rank in self.lookup.ascending(0) {
+            let oid = self.lookup.oid(rank);
+            if last.replace(oid) == Some(oid) {
+                return malformed(LOOKUP, "an object comes twice");
             }
-            if self.lookup.fanout(slot) != Some(rank) {
-                return malformed(LOOKUP, "the fan-out does not count the oids");
+        }
+        Ok(())
+    }
+
+    fn verify_fanout(&self) -> Result<()> {
+        for (of_blobs, (part, bits)) in [false, true]
+            .into_iter()
+            .zip(self.parts().into_iter().zip(self.header.fanout_bits()))
+        {
+            let mut rank = part.start;
+            let slots = lookup::fanout_slots(part.end - part.start);
+            for slot in 0..usize::try_from(slots).unwrap_or(0) {
+                while rank < part.end && lookup::fanout_slot(self.lookup.oid(rank).as_bytes(), bits) == slot {
+                    rank += 1;
+                }
+                if self.lookup.fanout(of_blobs, slot) != Some(rank - part.start) {
+                    return malformed(LOOKUP, "the fan-out does not count the oids");
+                }
             }
         }
         Ok(())
     }
 
     fn verify_filter(&self) -> Result<()> {
-        let Some(filter) = &self.filter else { return Ok(()) };
-        match (0..self.lookup.len()).all(|rank| filter.may_contain(&self.lookup.oid(rank))) {
-            true => Ok(()),
-            false => malformed("cue filter", "it denies an oid of the layer"),
+        for (part, filter) in self.parts().into_iter().zip([&self.filter, &self.blob_filter]) {
+            let Some(filter) = filter else { continue };
+            if !part.clone().all(|rank| filter.may_contain(&self.lookup.oid(rank))) {
+                return malformed("cue filter", "it denies an oid of the layer");
+            }
         }
+        Ok(())
     }
 
     fn verify_segments(&self) -> Result<()> {

@@ -36,6 +36,8 @@ pub struct CacheOptions {
     pub fetch_bytes_max: u32,
     /// Requests of this cache that run at once.
     pub fetches_max: usize,
+    /// Payloads of no more bytes are better read whole than in parts: for callers to ask ([`BlockCache::small_bytes_max`]).
+    pub small_bytes_max: u64,
 }
 
 impl Default for CacheOptions {
@@ -46,6 +48,7 @@ impl Default for CacheOptions {
             block_bytes: 1 << 20,
             fetch_bytes_max: 8 << 20,
             fetches_max: 16,
+            small_bytes_max: 256 << 10,
         }
     }
 }
@@ -89,6 +92,7 @@ struct Inner {
     block_bytes: u64,
     blocks_per_fetch: u64,
     flights_max: usize,
+    small_bytes_max: u64,
     counts: Counts,
 }
 
@@ -146,6 +150,7 @@ impl BlockCache {
             block_bytes,
             blocks_per_fetch: (u64::from(options.fetch_bytes_max) / block_bytes).max(1),
             flights_max: options.fetches_max.saturating_mul(PREFETCH_QUEUE),
+            small_bytes_max: options.small_bytes_max,
             counts: Counts::default(),
         })))
     }
@@ -153,6 +158,11 @@ impl BlockCache {
     /// The bucket behind it.
     pub fn bucket(&self) -> &Bucket {
         &self.0.bucket
+    }
+
+    /// Payloads of no more bytes are better read whole than in parts: one request instead of two that wait for each other.
+    pub fn small_bytes_max(&self) -> u64 {
+        self.0.small_bytes_max
     }
 
     /// Exactly the bytes of `range` of the payload at `key`, whose size the caller knows. Within one block: a slice of it.

@@ -1,6 +1,7 @@
 //! The push side against stock git.
 
 mod births;
+mod cold;
 mod differ;
 mod flushes;
 mod history;
