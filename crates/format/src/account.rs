@@ -29,6 +29,10 @@ pub enum AccountChange {
     SetRole(RoleRecord<Option<Role>>),
     /// A repository is gone: all roles in it end.
     ForgetRepository(LogId),
+    /// An OpenPGP key that nobody has, or a newer form of one that the user has already.
+    PutOpenPgpKey(OpenPgpKeyRecord),
+    /// An OpenPGP key ends; it is named by its primary key's fingerprint.
+    RemoveOpenPgpKey(Bytes),
 }
 
 /// A user.
@@ -107,6 +111,29 @@ pub struct KeyRecord {
     pub label: String,
     /// When it was added, in milliseconds since the Unix epoch.
     pub added_ms: i64,
+}
+
+/// An OpenPGP public key (RFC 9580, section 10.1: a "transferable public key") by which a user's signatures are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenPgpKeyRecord {
+    /// The fingerprints of its keys, the primary key's first, then those of the subkeys; never empty. Whoever takes a
+    /// signature looks here for its issuer.
+    pub fingerprints: Vec<Bytes>,
+    /// The key as it goes over the wire, without armor.
+    pub certificate: Bytes,
+    /// Whose it is.
+    pub user: String,
+    /// What the user calls it: the first user id.
+    pub label: String,
+    /// When it was added, in milliseconds since the Unix epoch.
+    pub added_ms: i64,
+}
+
+impl OpenPgpKeyRecord {
+    /// The fingerprint that names the key as a whole: its primary key's.
+    pub fn fingerprint(&self) -> &[u8] {
+        self.fingerprints.first().map_or(&[], |first| first)
+    }
 }
 
 /// What someone may do in one repository.

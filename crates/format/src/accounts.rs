@@ -4,8 +4,8 @@ use crate::codec::{Envelope, Reader, Writer, check_flags};
 use crate::error::{invalid, malformed};
 use crate::list_entry::ListEntry;
 use crate::{
-    AccountChange, EditId, FormatError, Grantee, KeyRecord, LogId, Result, Role, RoleRecord, TokenId, TokenRecord,
-    UserRecord,
+    AccountChange, EditId, FormatError, Grantee, KeyRecord, LogId, OpenPgpKeyRecord, Result, Role, RoleRecord, TokenId,
+    TokenRecord, UserRecord,
 };
 use bytes::Bytes;
 
@@ -17,12 +17,16 @@ const ENTRY: Envelope = Envelope {
 const CHECKPOINT: Envelope = Envelope {
     what: "accounts checkpoint",
     magic: *b"CAC\0",
-    version: 1,
+    version: 2,
 };
+/// Before there were OpenPGP keys.
+const CHECKPOINT_OLDEST: u16 = 1;
 const CHANGE_LEN_MIN: usize = 4;
 const USER_LEN_MIN: usize = 3;
 const TOKEN_LEN_MIN: usize = 46;
 const KEY_LEN_MIN: usize = 16;
+const OPENPGP_KEY_LEN_MIN: usize = 18;
+const FINGERPRINT_LEN_MIN: usize = 1;
 const ROLE_LEN_MIN: usize = 20;
 
 const IS_ADMIN: u8 = 1;
@@ -47,6 +51,8 @@ pub struct AccountsCheckpoint {
     pub roles: Vec<RoleRecord>,
     /// The most recent edits, oldest first, to recognise one whose reply was lost.
     pub recent_edits: Vec<EditId>,
+    /// By fingerprint.
+    pub openpgp_keys: Vec<OpenPgpKeyRecord>,
 }
 
 /// One numbered record of the accounts' log.
@@ -90,6 +96,8 @@ fn put_change(out: &mut Writer, change: &AccountChange) -> Result<()> {
             out.u128(log.0);
             Ok(())
         }
+        AccountChange::PutOpenPgpKey(key) => put_openpgp_key(out, key),
+        AccountChange::RemoveOpenPgpKey(fingerprint) => put_fingerprint(out, fingerprint),
     }
 }
 
@@ -104,6 +112,8 @@ fn code(change: &AccountChange) -> u8 {
         AccountChange::RemoveKey(_) => 7,
         AccountChange::SetRole(_) => 8,
         AccountChange::ForgetRepository(_) => 9,
+        AccountChange::PutOpenPgpKey(_) => 10,
+        AccountChange::RemoveOpenPgpKey(_) => 11,
     }
 }
 
@@ -125,6 +135,8 @@ fn read_change(from: &mut Reader<'_>) -> Result<AccountChange> {
         }
         8 => AccountChange::SetRole(read_role(from)?),
         9 => AccountChange::ForgetRepository(LogId(from.u128()?)),
+        10 => AccountChange::PutOpenPgpKey(read_openpgp_key(from)?),
+        11 => AccountChange::RemoveOpenPgpKey(read_fingerprint(from)?),
         got => {
             return Err(FormatError::Unknown {
                 what: "change of accounts",
@@ -221,6 +233,51 @@ fn read_key(from: &mut Reader<'_>) -> Result<KeyRecord> {
     })
 }
 
+fn put_openpgp_key(out: &mut Writer, key: &OpenPgpKeyRecord) -> Result<()> {
+    let Ok(count @ 1..) = u16::try_from(key.fingerprints.len()) else {
+        return invalid("OpenPGP key", "it has no fingerprint, or too many");
+    };
+    out.i64(key.added_ms);
+    out.name_len(key.user.as_bytes())?;
+    out.name_len(key.label.as_bytes())?;
+    out.count(key.certificate.len())?;
+    out.u16(count);
+    key.fingerprints.iter().try_for_each(|one| put_fingerprint(out, one))?;
+    out.raw(key.user.as_bytes());
+    out.raw(key.label.as_bytes());
+    out.raw(&key.certificate);
+    Ok(())
+}
+
+fn read_openpgp_key(from: &mut Reader<'_>) -> Result<OpenPgpKeyRecord> {
+    let (added_ms, user_len, label_len) = (from.i64()?, from.u16()?, from.u16()?);
+    let (certificate_len, count) = (from.u32()?, from.u16()?);
+    if count == 0 {
+        return malformed("OpenPGP key", "it has no fingerprint");
+    }
+    Ok(OpenPgpKeyRecord {
+        fingerprints: from.items(count.into(), FINGERPRINT_LEN_MIN, read_fingerprint)?,
+        user: from.text(user_len.into())?,
+        label: from.text(label_len.into())?,
+        certificate: from.shared(certificate_len.into())?,
+        added_ms,
+    })
+}
+
+fn put_fingerprint(out: &mut Writer, fingerprint: &[u8]) -> Result<()> {
+    let Ok(len) = u8::try_from(fingerprint.len()) else {
+        return invalid("OpenPGP key", "a fingerprint is too long");
+    };
+    out.u8(len);
+    out.raw(fingerprint);
+    Ok(())
+}
+
+fn read_fingerprint(from: &mut Reader<'_>) -> Result<Bytes> {
+    let len = from.u8()?;
+    from.shared(len.into())
+}
+
 fn put_role(out: &mut Writer, record: &RoleRecord<Option<Role>>) -> Result<()> {
     let (kind, name) = match &record.grantee {
         Grantee::Public => (PUBLIC, ""),
@@ -280,13 +337,16 @@ impl AccountsCheckpoint {
             return invalid(CHECKPOINT.what, reason);
         }
         let items = self.users.len() + self.tokens.len() + self.keys.len() + self.roles.len();
-        let mut out = Writer::new(CHECKPOINT, 128 * items + 16 * self.recent_edits.len());
+        let openpgp_len = self.openpgp_keys.iter().map(|key| 128 + key.certificate.len());
+        let lists_len = 128 * items + 16 * self.recent_edits.len() + openpgp_len.sum::<usize>();
+        let mut out = Writer::new(CHECKPOINT, lists_len);
         out.u64(self.number);
         out.count(self.users.len())?;
         out.count(self.tokens.len())?;
         out.count(self.keys.len())?;
         out.count(self.roles.len())?;
         out.count(self.recent_edits.len())?;
+        out.count(self.openpgp_keys.len())?;
         self.users.iter().try_for_each(|user| put_user(&mut out, user))?;
         self.tokens.iter().try_for_each(|token| put_token(&mut out, token))?;
         self.keys.iter().try_for_each(|key| put_key(&mut out, key))?;
@@ -299,15 +359,18 @@ impl AccountsCheckpoint {
             put_role(&mut out, &record)?;
         }
         self.recent_edits.iter().for_each(|id| out.u128(id.0));
+        let mut openpgp_keys = self.openpgp_keys.iter();
+        openpgp_keys.try_for_each(|key| put_openpgp_key(&mut out, key))?;
         Ok(out.finish())
     }
 
-    /// Reads a checkpoint.
+    /// Reads a checkpoint of any version.
     pub fn decode(bytes: &Bytes) -> Result<Self> {
-        let mut from = Reader::new(CHECKPOINT, bytes)?;
+        let (mut from, version) = Reader::since(CHECKPOINT_OLDEST, CHECKPOINT, bytes)?;
         let number = from.u64()?;
         let (users, tokens, keys) = (from.u32()?, from.u32()?, from.u32()?);
         let (roles, recent_edits) = (from.u32()?, from.u32()?);
+        let openpgp_keys = if version == CHECKPOINT_OLDEST { 0 } else { from.u32()? };
         let checkpoint = Self {
             number,
             users: from.items(users, USER_LEN_MIN, read_user)?,
@@ -315,6 +378,7 @@ impl AccountsCheckpoint {
             keys: from.items(keys, KEY_LEN_MIN, read_key)?,
             roles: from.items(roles, ROLE_LEN_MIN, read_given_role)?,
             recent_edits: from.items(recent_edits, 16, |from| from.u128().map(EditId))?,
+            openpgp_keys: from.items(openpgp_keys, OPENPGP_KEY_LEN_MIN, read_openpgp_key)?,
         };
         from.finish()?;
         match checkpoint.disorder() {
@@ -342,6 +406,11 @@ impl AccountsCheckpoint {
                 self.roles
                     .is_sorted_by(|left, right| (left.repository, &left.grantee) < (right.repository, &right.grantee)),
                 "roles do not ascend",
+            ),
+            (
+                self.openpgp_keys
+                    .is_sorted_by(|left, right| left.fingerprint() < right.fingerprint()),
+                "OpenPGP keys do not ascend",
             ),
         ];
         checks
@@ -378,6 +447,11 @@ pub fn account_change_len_max(change: &AccountChange) -> usize {
             Grantee::User(name) => name.len(),
         },
         AccountChange::RevokeToken(_) | AccountChange::ForgetRepository(_) => 0,
+        AccountChange::PutOpenPgpKey(key) => {
+            let fingerprints = key.fingerprints.iter().map(|one| 1 + one.len());
+            key.user.len() + key.label.len() + key.certificate.len() + fingerprints.sum::<usize>()
+        }
+        AccountChange::RemoveOpenPgpKey(fingerprint) => fingerprint.len(),
     };
     CHANGE_LEN_FIXED_MAX + texts
 }

@@ -84,7 +84,8 @@ pub struct PushSignature {
     pub status: SignatureStatus,
     /// The user whose key made it; empty if nobody's did.
     pub signer: String,
-    /// The fingerprint of the key that made it, `SHA256:…`; empty where there is none or it cannot be told.
+    /// The fingerprint of the key that made it, or is said to have made it: `SHA256:…` for SSH, upper-case hex digits for
+    /// OpenPGP; empty where there is none or it cannot be told.
     pub key: String,
 }
 
@@ -98,14 +99,20 @@ pub enum SignatureStatus {
     Unknown = 2,
     /// Not of what was signed.
     Bad = 3,
-    /// Of a kind that is not verified here.
+    /// It cannot be checked: of a kind that is not verified here, or by a key that is not known.
     Unchecked = 4,
     /// There is none.
     None = 5,
+    /// Good, but the time that it was given is over.
+    Expired = 6,
+    /// Good, but by a key whose time is over.
+    ExpiredKey = 7,
+    /// Good, but by a key that its owner has taken back.
+    RevokedKey = 8,
 }
 
 impl SignatureStatus {
-    /// Git's letter for it: `G`, `U`, `B`, `E` or `N`.
+    /// Git's letter for it: `G`, `U`, `B`, `E`, `N`, `X`, `Y` or `R`.
     pub const fn letter(self) -> char {
         match self {
             Self::Good => 'G',
@@ -113,6 +120,9 @@ impl SignatureStatus {
             Self::Bad => 'B',
             Self::Unchecked => 'E',
             Self::None => 'N',
+            Self::Expired => 'X',
+            Self::ExpiredKey => 'Y',
+            Self::RevokedKey => 'R',
         }
     }
 }

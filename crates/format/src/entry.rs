@@ -364,6 +364,9 @@ fn signature_status(code: u8) -> Result<Option<SignatureStatus>> {
         3 => Ok(Some(SignatureStatus::Bad)),
         4 => Ok(Some(SignatureStatus::Unchecked)),
         5 => Ok(Some(SignatureStatus::None)),
+        6 => Ok(Some(SignatureStatus::Expired)),
+        7 => Ok(Some(SignatureStatus::ExpiredKey)),
+        8 => Ok(Some(SignatureStatus::RevokedKey)),
         got => Err(FormatError::Unknown {
             what: "signature status",
             got: got.into(),

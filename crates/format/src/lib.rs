@@ -19,7 +19,8 @@ mod list_entry;
 mod retired;
 
 pub use account::{
-    AccountChange, AccountsEdit, Grantee, KeyRecord, Role, RoleRecord, TokenId, TokenRecord, UserRecord,
+    AccountChange, AccountsEdit, Grantee, KeyRecord, OpenPgpKeyRecord, Role, RoleRecord, TokenId, TokenRecord,
+    UserRecord,
 };
 pub use accounts::{AccountsCheckpoint, AccountsEntry, account_change_len_max};
 pub use checkpoint::Checkpoint;

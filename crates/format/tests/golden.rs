@@ -41,10 +41,12 @@ fn files() -> Vec<(String, Vec<u8>)> {
             values::full_accounts_entry().encode().unwrap(),
         ),
         (
-            "accounts-checkpoint.v1".to_owned(),
+            "accounts-checkpoint.v2".to_owned(),
             values::full_accounts_checkpoint().encode().unwrap(),
         ),
     ];
+    let openpgp = values::openpgp_accounts_entry().encode().unwrap();
+    files.push(("accounts-entry-openpgp.v1".to_owned(), openpgp));
     files.push(("entry-note.v1".to_owned(), values::noted_entry().encode().unwrap()));
     files.push(("entry-signed.v1".to_owned(), values::signed_entry().encode().unwrap()));
     let collected = values::collected_entry().encode().unwrap();
@@ -145,8 +147,12 @@ fn entries_and_checkpoints_decode_to_the_same() {
     assert_eq!(checkpoint, Ok(values::old_directory_checkpoint()));
     let entry = AccountsEntry::decode(&golden("accounts-entry.v1"));
     assert_eq!(entry, Ok(values::full_accounts_entry()));
-    let checkpoint = AccountsCheckpoint::decode(&golden("accounts-checkpoint.v1"));
+    let entry = AccountsEntry::decode(&golden("accounts-entry-openpgp.v1"));
+    assert_eq!(entry, Ok(values::openpgp_accounts_entry()));
+    let checkpoint = AccountsCheckpoint::decode(&golden("accounts-checkpoint.v2"));
     assert_eq!(checkpoint, Ok(values::full_accounts_checkpoint()));
+    let checkpoint = AccountsCheckpoint::decode(&golden("accounts-checkpoint.v1"));
+    assert_eq!(checkpoint, Ok(values::old_accounts_checkpoint()));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::recent::Recent;
 use crate::{LedgerError, Machine, codec};
 use bytes::Bytes;
 use cuesta_format::{
-    AccountChange, AccountsCheckpoint, AccountsEdit, EditId, Grantee, KeyRecord, LogId, Role, RoleRecord, TokenId,
-    TokenRecord, UserRecord, account_change_len_max,
+    AccountChange, AccountsCheckpoint, AccountsEdit, EditId, Grantee, KeyRecord, LogId, OpenPgpKeyRecord, Role,
+    RoleRecord, TokenId, TokenRecord, UserRecord, account_change_len_max,
 };
 use imbl::OrdMap;
 use std::fmt;
@@ -18,6 +18,7 @@ pub struct AccountsState {
     users: OrdMap<String, User>,
     tokens: OrdMap<TokenId, Arc<TokenRecord>>,
     keys: OrdMap<Bytes, Arc<KeyRecord>>,
+    openpgp_keys: OrdMap<Bytes, Arc<OpenPgpKeyRecord>>,
     roles: OrdMap<LogId, Roles>,
     recent: Recent,
 }
@@ -128,6 +129,16 @@ impl AccountsState {
         self.keys.values().map(Arc::as_ref)
     }
 
+    /// The OpenPGP key whose primary key has that fingerprint.
+    pub fn openpgp_key(&self, fingerprint: &[u8]) -> Option<&Arc<OpenPgpKeyRecord>> {
+        self.openpgp_keys.get(fingerprint)
+    }
+
+    /// All OpenPGP keys, by fingerprint.
+    pub fn openpgp_keys(&self) -> impl Iterator<Item = &Arc<OpenPgpKeyRecord>> {
+        self.openpgp_keys.values()
+    }
+
     /// Who may do what in a repository; `None` if nobody was given a role.
     pub fn roles(&self, repository: LogId) -> Option<&Roles> {
         self.roles.get(&repository)
@@ -150,6 +161,7 @@ impl AccountsState {
                 .flat_map(|(log, roles)| role_records(*log, roles))
                 .collect(),
             recent_edits: self.recent.ids().collect(),
+            openpgp_keys: self.openpgp_keys().map(|key| OpenPgpKeyRecord::clone(key)).collect(),
         }
     }
 
@@ -161,11 +173,13 @@ impl AccountsState {
         });
         let tokens = checkpoint.tokens.into_iter();
         let keys = checkpoint.keys.into_iter();
+        let openpgp_keys = checkpoint.openpgp_keys.into_iter();
         let mut state = Self {
             number: checkpoint.number,
             users: users.collect(),
             tokens: tokens.map(|token| (token.id(), Arc::new(token))).collect(),
             keys: keys.map(|key| (key.blob.clone(), Arc::new(key))).collect(),
+            openpgp_keys: openpgp_keys.map(by_fingerprint).collect(),
             roles: OrdMap::new(),
             recent: Recent::restored(checkpoint.recent_edits, checkpoint.number),
         };
@@ -199,6 +213,11 @@ impl AccountsState {
                 self.roles.remove(log);
                 Ok(())
             }
+            AccountChange::PutOpenPgpKey(key) => self.put_openpgp_key(key),
+            AccountChange::RemoveOpenPgpKey(fingerprint) => {
+                let removed = self.openpgp_keys.remove(fingerprint);
+                removed.map(drop).ok_or(AccountConflict::NoKey)
+            }
         }
     }
 
@@ -224,6 +243,10 @@ impl AccountsState {
         self.tokens = tokens.map(|(id, token)| (*id, Arc::clone(token))).collect();
         let keys = self.keys.iter().filter(|(_, key)| key.user != name);
         self.keys = keys.map(|(blob, key)| (blob.clone(), Arc::clone(key))).collect();
+        let openpgp_keys = self.openpgp_keys.iter().filter(|(_, key)| key.user != name);
+        self.openpgp_keys = openpgp_keys
+            .map(|(fingerprint, key)| (fingerprint.clone(), Arc::clone(key)))
+            .collect();
         let has_role = self.roles.iter().filter(|(_, roles)| roles.of(name).is_some());
         let logs: Vec<LogId> = has_role.map(|(log, _)| *log).collect();
         for log in logs {
@@ -250,6 +273,17 @@ impl AccountsState {
         Ok(())
     }
 
+    fn put_openpgp_key(&mut self, key: &OpenPgpKeyRecord) -> Result<(), AccountConflict> {
+        self.known(&key.user)?;
+        match self.openpgp_keys.get(key.fingerprint()) {
+            Some(other) if other.user != key.user => return Err(AccountConflict::KeyTaken(other.user.clone())),
+            _ => {}
+        }
+        let (fingerprint, key) = by_fingerprint(key.clone());
+        self.openpgp_keys.insert(fingerprint, key);
+        Ok(())
+    }
+
     fn set_role(&mut self, record: &RoleRecord<Option<Role>>) -> Result<(), AccountConflict> {
         match &record.grantee {
             Grantee::Public if record.role == Some(Role::Admin) => return Err(AccountConflict::PublicAdmin),
@@ -271,6 +305,11 @@ impl AccountsState {
     }
 }
 
+fn by_fingerprint(key: OpenPgpKeyRecord) -> (Bytes, Arc<OpenPgpKeyRecord>) {
+    let fingerprint = key.fingerprints.first().cloned().unwrap_or_default();
+    (fingerprint, Arc::new(key))
+}
+
 /// The roles of one repository, the public's first.
 fn role_records(repository: LogId, roles: &Roles) -> impl Iterator<Item = RoleRecord> {
     let public = roles.public.map(|role| (Grantee::Public, role));
@@ -289,6 +328,7 @@ impl fmt::Debug for AccountsState {
             .field("users", &self.users.len())
             .field("tokens", &self.tokens.len())
             .field("keys", &self.keys.len())
+            .field("openpgp_keys", &self.openpgp_keys.len())
             .finish_non_exhaustive()
     }
 }

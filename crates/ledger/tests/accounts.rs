@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use cuesta_format::{
-    AccountChange, AccountsEdit, EditId, Grantee, KeyRecord, LogId, Role, RoleRecord, TokenId, TokenRecord, UserRecord,
+    AccountChange, AccountsEdit, EditId, Grantee, KeyRecord, LogId, OpenPgpKeyRecord, Role, RoleRecord, TokenId,
+    TokenRecord, UserRecord,
 };
 use cuesta_ledger::{
     AccountConflict, Accounts, AccountsChanged, AccountsState, Log, LogOptions, LogStore, Machine as _, MemoryStore,
@@ -50,6 +51,16 @@ fn token(user: &str, first: u8) -> TokenRecord {
 fn key(user: &str, blob: &'static [u8]) -> KeyRecord {
     KeyRecord {
         blob: Bytes::from_static(blob),
+        user: user.to_owned(),
+        label: String::new(),
+        added_ms: 0,
+    }
+}
+
+fn openpgp_key(user: &str, first: u8, certificate: &'static [u8]) -> OpenPgpKeyRecord {
+    OpenPgpKeyRecord {
+        fingerprints: vec![Bytes::copy_from_slice(&[first; 20])],
+        certificate: Bytes::from_static(certificate),
         user: user.to_owned(),
         label: String::new(),
         added_ms: 0,
@@ -115,6 +126,8 @@ async fn what_does_not_apply_changes_nothing() {
             add("ann"),
             AccountChange::AddKey(key("ann", b"k")),
             AccountChange::AddToken(token("ann", 1)),
+            add("bea"),
+            AccountChange::PutOpenPgpKey(openpgp_key("ann", 1, b"old")),
         ],
     )
     .await;
@@ -150,6 +163,18 @@ async fn what_does_not_apply_changes_nothing() {
             AccountConflict::NoKey,
         ),
         (
+            AccountChange::PutOpenPgpKey(openpgp_key("bea", 1, b"old")),
+            AccountConflict::KeyTaken(name("ann")),
+        ),
+        (
+            AccountChange::PutOpenPgpKey(openpgp_key("bob", 2, b"old")),
+            AccountConflict::NoUser(name("bob")),
+        ),
+        (
+            AccountChange::RemoveOpenPgpKey(Bytes::from_static(&[2; 20])),
+            AccountConflict::NoKey,
+        ),
+        (
             role(1, Some("bob"), Some(Role::Read)),
             AccountConflict::NoUser(name("bob")),
         ),
@@ -175,6 +200,8 @@ async fn a_user_goes_with_everything_and_comes_back_with_nothing() {
         AccountChange::AddToken(token("bob", 2)),
         AccountChange::AddKey(key("ann", b"ann's")),
         AccountChange::AddKey(key("bob", b"bob's")),
+        AccountChange::PutOpenPgpKey(openpgp_key("ann", 1, b"ann's")),
+        AccountChange::PutOpenPgpKey(openpgp_key("bob", 2, b"bob's")),
         role(9, Some("ann"), Some(Role::Admin)),
         role(9, Some("bob"), Some(Role::Read)),
         role(8, Some("ann"), Some(Role::Admin)),
@@ -187,6 +214,7 @@ async fn a_user_goes_with_everything_and_comes_back_with_nothing() {
         ["bob"]
     );
     assert!(state.key(b"ann's").is_none() && state.key(b"bob's").is_some());
+    assert!(state.openpgp_key(&[1; 20]).is_none() && state.openpgp_key(&[2; 20]).is_some());
     assert_eq!(
         state.roles(LogId(9)).unwrap().users().collect::<Vec<_>>(),
         [("bob", Role::Read)]
@@ -196,6 +224,22 @@ async fn a_user_goes_with_everything_and_comes_back_with_nothing() {
         None,
         "a repository without roles leaves nothing behind"
     );
+}
+
+#[tokio::test]
+async fn an_openpgp_key_is_replaced_by_its_newer_form() {
+    let accounts = open(Arc::new(MemoryStore::new()), 1).await;
+    let put = |certificate| AccountChange::PutOpenPgpKey(openpgp_key("ann", 1, certificate));
+    done(&accounts, vec![add("ann"), put(b"old"), put(b"new")]).await;
+    let state = accounts.fresh().await.unwrap();
+    assert_eq!(&state.openpgp_key(&[1; 20]).unwrap().certificate[..], b"new");
+    assert_eq!(state.openpgp_keys().count(), 1);
+    done(
+        &accounts,
+        vec![AccountChange::RemoveOpenPgpKey(Bytes::from_static(&[1; 20]))],
+    )
+    .await;
+    assert_eq!(accounts.fresh().await.unwrap().openpgp_keys().count(), 0);
 }
 
 #[tokio::test]

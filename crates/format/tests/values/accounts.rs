@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use cuesta_format::{
-    AccountChange, AccountsCheckpoint, AccountsEdit, AccountsEntry, EditId, Grantee, KeyRecord, LogId, Role,
-    RoleRecord, TokenId, TokenRecord, UserRecord,
+    AccountChange, AccountsCheckpoint, AccountsEdit, AccountsEntry, EditId, Grantee, KeyRecord, LogId,
+    OpenPgpKeyRecord, Role, RoleRecord, TokenId, TokenRecord, UserRecord,
 };
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -43,6 +43,20 @@ fn keys() -> impl Strategy<Value = KeyRecord> {
     })
 }
 
+fn openpgp_keys() -> impl Strategy<Value = OpenPgpKeyRecord> {
+    let texts = ("[a-z]{1,4}", ".{0,9}");
+    let fingerprints = vec(vec(any::<u8>(), 0..40), 1..4);
+    (fingerprints, vec(any::<u8>(), 0..40), texts, any::<i64>()).prop_map(
+        |(fingerprints, certificate, (user, label), added_ms)| OpenPgpKeyRecord {
+            fingerprints: fingerprints.into_iter().map(Bytes::from).collect(),
+            certificate: certificate.into(),
+            user,
+            label,
+            added_ms,
+        },
+    )
+}
+
 fn grantees() -> impl Strategy<Value = Grantee> {
     prop_oneof![Just(Grantee::Public), "[a-z]{1,4}".prop_map(Grantee::User)]
 }
@@ -63,6 +77,8 @@ fn changes() -> impl Strategy<Value = AccountChange> {
             role,
         })),
         any::<u128>().prop_map(|log| AccountChange::ForgetRepository(LogId(log))),
+        openpgp_keys().prop_map(AccountChange::PutOpenPgpKey),
+        vec(any::<u8>(), 0..40).prop_map(|fingerprint| AccountChange::RemoveOpenPgpKey(fingerprint.into())),
     ]
 }
 
@@ -83,9 +99,12 @@ pub fn accounts_checkpoints() -> impl Strategy<Value = AccountsCheckpoint> {
         vec(tokens(), 0..6),
         vec(keys(), 0..6),
         btree_map((any::<u128>(), grantees()), roles(), 0..6),
+        vec(openpgp_keys(), 0..6),
     );
     (any::<u64>(), lists, vec(any::<u128>(), 0..4)).prop_map(|(number, lists, recent)| {
-        let (users, mut tokens, mut keys, roles) = lists;
+        let (users, mut tokens, mut keys, roles, mut openpgp_keys) = lists;
+        openpgp_keys.sort_by(|left, right| left.fingerprint().cmp(right.fingerprint()));
+        openpgp_keys.dedup_by(|left, right| left.fingerprint() == right.fingerprint());
         tokens.sort_by_key(TokenRecord::id);
         tokens.dedup_by_key(|token| token.id());
         keys.sort_by(|left, right| left.blob.cmp(&right.blob));
@@ -105,6 +124,7 @@ pub fn accounts_checkpoints() -> impl Strategy<Value = AccountsCheckpoint> {
             keys,
             roles: roles.collect(),
             recent_edits: recent.into_iter().map(EditId).collect(),
+            openpgp_keys,
         }
     })
 }
@@ -176,6 +196,41 @@ pub fn full_accounts_entry() -> AccountsEntry {
     }
 }
 
+fn openpgp_key() -> OpenPgpKeyRecord {
+    OpenPgpKeyRecord {
+        fingerprints: vec![Bytes::from_static(&[0x0a; 20]), Bytes::from_static(&[0x0b; 32])],
+        certificate: Bytes::from_static(b"\x98\x33a key and a subkey"),
+        user: "ann".to_owned(),
+        label: "Ann <ann@example.org>".to_owned(),
+        added_ms: 1_764_512_000_123,
+    }
+}
+
+/// An accounts entry about OpenPGP keys.
+pub fn openpgp_accounts_entry() -> AccountsEntry {
+    let edit = AccountsEdit {
+        id: EditId(5),
+        time_ms: 1_764_512_000_123,
+        actor: "root".to_owned(),
+        changes: vec![
+            AccountChange::PutOpenPgpKey(openpgp_key()),
+            AccountChange::RemoveOpenPgpKey(Bytes::from_static(&[0x0c; 20])),
+        ],
+    };
+    AccountsEntry {
+        number: 6,
+        edits: vec![edit],
+    }
+}
+
+/// What the first version could say of [`full_accounts_checkpoint`].
+pub fn old_accounts_checkpoint() -> AccountsCheckpoint {
+    AccountsCheckpoint {
+        openpgp_keys: Vec::new(),
+        ..full_accounts_checkpoint()
+    }
+}
+
 /// An accounts checkpoint with one of everything.
 pub fn full_accounts_checkpoint() -> AccountsCheckpoint {
     AccountsCheckpoint {
@@ -189,5 +244,6 @@ pub fn full_accounts_checkpoint() -> AccountsCheckpoint {
             role(3, Some("josé"), Role::Write),
         ],
         recent_edits: vec![EditId(5)],
+        openpgp_keys: vec![openpgp_key()],
     }
 }

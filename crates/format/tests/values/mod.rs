@@ -5,7 +5,10 @@
 mod accounts;
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
-pub use accounts::{accounts_checkpoints, accounts_entries, full_accounts_checkpoint, full_accounts_entry};
+pub use accounts::{
+    accounts_checkpoints, accounts_entries, full_accounts_checkpoint, full_accounts_entry, old_accounts_checkpoint,
+    openpgp_accounts_entry,
+};
 
 use bytes::Bytes;
 use cuesta_format::{
@@ -113,6 +116,9 @@ fn signatures() -> impl Strategy<Value = PushSignature> {
         SignatureStatus::Bad,
         SignatureStatus::Unchecked,
         SignatureStatus::None,
+        SignatureStatus::Expired,
+        SignatureStatus::ExpiredKey,
+        SignatureStatus::RevokedKey,
     ];
     (proptest::sample::select(statuses.to_vec()), ".{0,5}", ".{0,5}").prop_map(|(status, signer, key)| PushSignature {
         status,
