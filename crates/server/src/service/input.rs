@@ -285,7 +285,7 @@ impl Packets {
 #[cfg(test)]
 mod tests {
     use super::super::admission::{PushMemory, Share};
-    use super::super::patience::{CROWDED_SILENCE_MAX, CROWDED_SILENCE_MIN};
+    use super::super::patience::{CROWDED_BYTES_PER_SECOND_MIN, CROWDED_SILENCE_MAX};
     use super::super::request_memory::RequestMemory;
     use super::*;
     use tokio::time::Instant;
@@ -399,20 +399,59 @@ mod tests {
         let (mut input, sender, _share) = holder(&memory, b"abc").await;
         let mut second = std::pin::pin!(memory.admit(None));
         assert!(futures::poll!(second.as_mut()).is_pending());
-        for _ in 0..5 {
-            let sent = async {
-                tokio::time::sleep(CROWDED_SILENCE_MAX * 9 / 10).await;
-                sender.send(Bytes::from_static(b"more")).await.unwrap();
-            };
-            assert!(matches!(tokio::join!(input.chunk(), sent).0, Ok(Some(_))));
+        let pause = CROWDED_SILENCE_MAX * 9 / 10;
+        for _ in 0..20 {
+            assert!(matches!(
+                after(pause, &sender, &mut input, enough(pause)).await,
+                Ok(Some(_))
+            ));
         }
-        // One that was not listened to for long is heard first.
+        // The time in which nobody listens does not count.
         tokio::time::sleep(CROWDED_SILENCE_MAX * 5).await;
+        assert!(matches!(after(pause, &sender, &mut input, 1).await, Ok(Some(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_a_byte_now_and_then_does_not() {
+        for (pause, len) in [
+            (Duration::from_millis(900), 1),
+            (CROWDED_SILENCE_MAX / 2, 1),
+            (CROWDED_SILENCE_MAX / 2, enough(CROWDED_SILENCE_MAX / 2) * 3 / 4),
+        ] {
+            let memory = PushMemory::new(1 << 20);
+            let (mut input, sender, _share) = holder(&memory, b"abc").await;
+            let mut second = std::pin::pin!(memory.admit(None));
+            assert!(futures::poll!(second.as_mut()).is_pending());
+            let begun = Instant::now();
+            let ended = loop {
+                match after(pause, &sender, &mut input, len).await {
+                    Ok(_) => assert!(begun.elapsed() < CROWDED_SILENCE_MAX * 6, "{len} bytes every {pause:?}"),
+                    ended => break ended,
+                }
+            };
+            assert!(matches!(ended, Err(BodyError::HoldsUp)));
+            assert!(begun.elapsed() >= CROWDED_SILENCE_MAX, "{:?}", begun.elapsed());
+        }
+    }
+
+    /// So many bytes are enough for that time.
+    fn enough(time: Duration) -> usize {
+        usize::try_from(time.as_secs()).unwrap() * CROWDED_BYTES_PER_SECOND_MIN as usize
+    }
+
+    /// What is read by one who listens while so many bytes are sent, after a pause.
+    async fn after(
+        pause: Duration,
+        sender: &mpsc::Sender<Bytes>,
+        input: &mut Input,
+        len: usize,
+    ) -> Result<Option<Bytes>, BodyError> {
         let sent = async {
-            tokio::time::sleep(CROWDED_SILENCE_MIN / 2).await;
-            sender.send(Bytes::from_static(b"more")).await.unwrap();
+            tokio::time::sleep(pause).await;
+            // Fails where the other end has been given up.
+            let _ = sender.send(vec![b'x'; len].into()).await;
         };
-        assert!(matches!(tokio::join!(input.chunk(), sent).0, Ok(Some(_))));
+        tokio::join!(input.chunk(), sent).0
     }
 
     #[tokio::test]

@@ -1,21 +1,23 @@
-//! How long a client may be silent: minutes, unless others wait for the memory that its request holds.
+//! How long a client may be silent, or slow: minutes, unless others wait for the memory that its request holds.
 
 use super::admission::Queue;
 use crate::http::request_body::BodyError;
+use bytes::Bytes;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a client may send nothing while others wait for the memory that its request holds.
 pub(super) const CROWDED_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// What a client that was silent before, or was not listened to, has at least.
-pub(super) const CROWDED_SILENCE_MIN: Duration = Duration::from_secs(1);
+/// How many bytes earn a second of it anew: who sends less in a second, on the long run, is given up when others wait, so that
+/// nobody keeps a place by a byte now and then.
+pub(super) const CROWDED_BYTES_PER_SECOND_MIN: u32 = 4 << 10;
 
 /// What one request's client is granted.
 pub(super) struct Patience {
     /// Those who wait for what this request holds.
     queues: Vec<Queue>,
-    /// When something came last.
-    came: Instant,
+    /// How much longer it may be waited for. Only the time counts in which it is listened to.
+    left: Duration,
 }
 
 impl Patience {
@@ -23,7 +25,7 @@ impl Patience {
     pub(super) fn new() -> Self {
         Self {
             queues: Vec::new(),
-            came: Instant::now(),
+            left: CROWDED_SILENCE_MAX,
         }
     }
 
@@ -37,17 +39,28 @@ impl Patience {
         self.queues.clear();
     }
 
-    /// Waits for what comes `next`, or until patience ends.
-    pub(super) async fn bear<T>(&mut self, next: impl Future<Output = Result<T, BodyError>>) -> Result<T, BodyError> {
-        let ends = (self.came + CROWDED_SILENCE_MAX).max(Instant::now() + CROWDED_SILENCE_MIN);
+    /// Waits for the bytes that come `next`, or until patience ends.
+    pub(super) async fn bear(
+        &mut self,
+        next: impl Future<Output = Result<Option<Bytes>, BodyError>>,
+    ) -> Result<Option<Bytes>, BodyError> {
+        let listened = Instant::now();
         let next = tokio::select! {
             biased;
             next = next => next,
-            () = queue_forms(&mut self.queues, ends) => Err(BodyError::HoldsUp),
+            () = queue_forms(&mut self.queues, listened + self.left) => Err(BodyError::HoldsUp),
         };
-        self.came = Instant::now();
+        let came = next.as_ref().map_or(0, |chunk| chunk.as_ref().map_or(0, Bytes::len));
+        let left = self.left.saturating_sub(listened.elapsed());
+        self.left = left.saturating_add(earned(came)).min(CROWDED_SILENCE_MAX);
         next
     }
+}
+
+/// The time that so many bytes are worth.
+fn earned(bytes: usize) -> Duration {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Duration::from_secs(1) * bytes / CROWDED_BYTES_PER_SECOND_MIN
 }
 
 /// Waits for one of the queues, at that time or later.

@@ -3,6 +3,7 @@
 use super::admission::{Lane, Share, units};
 use super::patience::Patience;
 use crate::http::request_body::BodyError;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// So much of a request takes no memory but its connection's.
@@ -73,8 +74,11 @@ impl Hold {
         self.covers = covers;
     }
 
-    /// Waits for what comes next of the request, if its client is not silent for too long.
-    pub async fn bear<T>(&mut self, next: impl Future<Output = Result<T, BodyError>>) -> Result<T, BodyError> {
+    /// Waits for what comes next of the request, if its client is not silent or slow for too long.
+    pub async fn bear(
+        &mut self,
+        next: impl Future<Output = Result<Option<Bytes>, BodyError>>,
+    ) -> Result<Option<Bytes>, BodyError> {
         self.patience.bear(next).await
     }
 
@@ -154,7 +158,7 @@ mod tests {
         let mut held = all(&memory, 6 * MIB);
         let mut next = Hold::new(memory.clone(), 6 * MIB);
         let silent = async {
-            let nothing = std::future::pending::<Result<(), BodyError>>();
+            let nothing = std::future::pending::<Result<Option<Bytes>, BodyError>>();
             let ended = held[0].bear(nothing).await;
             held.remove(0);
             ended
