@@ -68,7 +68,7 @@ pub enum Command {
     /// Make, list and revoke access tokens
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Add, list and remove SSH public keys
+    /// Add, list and remove SSH and OpenPGP public keys
     #[command(subcommand)]
     Key(KeyCommand),
     /// Say who may do what in a repository

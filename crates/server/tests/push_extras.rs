@@ -182,7 +182,7 @@ fn signatures_are_held_against_the_keys_of_users() {
     );
     pair.config("cuesta.certRequired", "true");
     let refused = |what: &str, (taken, said): (bool, String)| assert!(!taken && said.contains(what), "{said}");
-    let not_known = "push certificate is not signed by a known user's SSH key";
+    let not_known = "push certificate is not signed by a known user's key";
     refused(not_known, signed_push(&pair, "refs/heads/refused", &[]));
     pair.server.cuesta(&["user", "add", "ann"]);
     let key = pair.work.path("key.pub");
@@ -200,12 +200,7 @@ fn signatures_are_held_against_the_keys_of_users() {
         (unsigned.status.success(), said),
     );
     // A signature that is not of these commands.
-    let nonce = {
-        let answer = pair.server.get("GET", "/a/b/info/refs?service=git-receive-pack", &[]);
-        let text = answer.text();
-        let nonce = text.split_once("push-cert=").unwrap().1;
-        nonce.split(' ').next().unwrap().to_owned()
-    };
+    let nonce = offered_nonce(&pair);
     let forged = certified(&pair, "refs/heads/refused", Some(&nonce), [&[], &[]]);
     let kind = ("Content-Type", "application/x-git-receive-pack-request");
     let answer = pair.server.request("POST", "/a/b/git-receive-pack", &[kind], &forged);
@@ -232,29 +227,195 @@ fn signatures_are_held_against_the_keys_of_users() {
     );
 }
 
+/// A keyring with one key, and a program for git that signs by it.
+struct Gpg {
+    home: tempfile::TempDir,
+}
+
+impl Gpg {
+    /// `None` where there is no gpg.
+    fn new() -> Option<Self> {
+        Command::new("gpg").arg("--version").output().ok()?;
+        // Its agent listens in there, on a socket whose path must be short.
+        let gpg = Self {
+            home: tempfile::Builder::new().prefix("gpg").tempdir_in("/tmp").unwrap(),
+        };
+        gpg.run(&[
+            "--quick-generate-key",
+            "Ann <ann@example.org>",
+            "ed25519",
+            "sign,cert",
+            "never",
+        ]);
+        let program = format!(
+            "#!/bin/sh\nexec gpg --homedir '{}' --batch --pinentry-mode loopback --passphrase '' \"$@\"\n",
+            gpg.home.path().display()
+        );
+        std::fs::write(gpg.program(), program).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(gpg.program(), executable).unwrap();
+        Some(gpg)
+    }
+
+    fn program(&self) -> std::path::PathBuf {
+        self.home.path().join("program")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Vec<u8> {
+        let mut gpg = Command::new("gpg");
+        gpg.arg("--homedir").arg(self.home.path());
+        gpg.args(["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]);
+        let output = gpg.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    fn fingerprint(&self) -> String {
+        let listed = String::from_utf8(self.run(&["--with-colons", "--list-keys"])).unwrap();
+        let line = listed.lines().find(|line| line.starts_with("fpr:")).unwrap();
+        line.split(':').nth(9).unwrap().to_owned()
+    }
+
+    /// The public key in a file.
+    fn exported(&self) -> String {
+        let path = self.home.path().join("key.asc");
+        std::fs::write(&path, self.run(&["--armor", "--export"])).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn revoke(&self) {
+        let path = format!("openpgp-revocs.d/{}.rev", self.fingerprint());
+        let made = std::fs::read_to_string(self.home.path().join(path)).unwrap();
+        let revocation = self.home.path().join("revocation.asc");
+        std::fs::write(&revocation, made.replace("\n:-----BEGIN", "\n-----BEGIN")).unwrap();
+        self.run(&["--import", revocation.to_str().unwrap()]);
+    }
+}
+
+impl Drop for Gpg {
+    fn drop(&mut self) {
+        let _ = Command::new("gpgconf")
+            .arg("--homedir")
+            .arg(self.home.path())
+            .args(["--kill", "all"])
+            .output();
+    }
+}
+
+#[test]
+fn openpgp_signatures_are_held_against_the_keys_of_users() {
+    let Some(gpg) = Gpg::new() else {
+        eprintln!("skipped: there is no gpg");
+        return;
+    };
+    let mut pair = Pair::new();
+    pair.git(&["config", "gpg.program", gpg.program().to_str().unwrap()]);
+    pair.git(&["config", "user.signingkey", &gpg.fingerprint()]);
+    pair.config("receive.certNonceSeed", "sekrit");
+    pair.config("receive.certNonceSlop", "3600");
+    let (taken, said) = signed_push(&pair, "refs/heads/unknown", &[]);
+    assert!(taken, "nobody's key is taken, as by stock: {said}");
+    pair.config("cuesta.certRequired", "true");
+    let refused = || {
+        let (taken, said) = signed_push(&pair, "refs/heads/refused", &[]);
+        assert!(!taken && said.contains("not signed by a known user's key"), "{said}");
+    };
+    refused();
+    pair.server.cuesta(&["user", "add", "ann"]);
+    let add = |key: &str| pair.server.cuesta(&["key", "add", "ann", key]);
+    let printed = add(&gpg.exported());
+    assert_eq!(printed.trim(), gpg.fingerprint());
+    assert!(
+        pair.server
+            .cuesta(&["key", "list", "ann"])
+            .contains("Ann <ann@example.org>")
+    );
+    let (taken, said) = signed_push(&pair, "refs/heads/known", &[]);
+    assert!(taken, "{said}");
+    assert_eq!(listed(&pair, "refs/heads/known"), pair.oid("main"));
+    pair.server.cuesta(&["key", "remove", &gpg.fingerprint()]);
+    refused();
+    add(&gpg.exported());
+    let (nonce, made) = (offered_nonce(&pair), pair.work.path("certificate"));
+    let old = {
+        let text = certificate(&pair, "refs/heads/refused", Some(&nonce), &[]);
+        std::fs::write(&made, &text).unwrap();
+        let signature = gpg.run(&["--armor", "--detach-sign", "--output", "-", made.to_str().unwrap()]);
+        text + &String::from_utf8(signature).unwrap()
+    };
+    gpg.revoke();
+    add(&gpg.exported());
+    // It signed before it was revoked, which anyone who has stolen a key can claim.
+    let answer = push_certificate(&pair, &old);
+    assert!(
+        answer.contains("ng refs/heads/refused push certificate is not signed by a known user's key"),
+        "{answer}"
+    );
+    assert_eq!(listed(&pair, "refs/heads/refused"), "");
+    pair.server.stop();
+    let (log, fingerprint) = (pair.server.log(), gpg.fingerprint());
+    for status in [
+        format!("E {fingerprint}"),
+        format!("G ann {fingerprint}"),
+        format!("R {fingerprint}"),
+    ] {
+        assert!(log.contains(&status), "'{status}' is not in {log}");
+    }
+}
+
+/// The nonce that is offered now.
+fn offered_nonce(pair: &Pair) -> String {
+    let answer = pair.server.get("GET", "/a/b/info/refs?service=git-receive-pack", &[]);
+    let text = answer.text();
+    let nonce = text.split_once("push-cert=").unwrap().1;
+    nonce.split(' ').next().unwrap().to_owned()
+}
+
 /// The value of a ref as clients see it.
 fn listed(pair: &Pair, name: &str) -> String {
     let line = pair.git(&["ls-remote", &pair.url(), name]);
     line.split('\t').next().unwrap().to_owned()
 }
 
-/// A signed push as it goes over the wire, for a nonce.
-fn certified(pair: &Pair, name: &str, nonce: Option<&str>, options: [&[&str]; 2]) -> Vec<u8> {
+/// A certificate of a new branch at `main`, without its signature.
+fn certificate(pair: &Pair, name: &str, nonce: Option<&str>, options: &[&str]) -> String {
     let mut text = "certificate version 0.1\npusher key 1700000000 +0000\npushee x\n".to_owned();
     text += &nonce.map(|nonce| format!("nonce {nonce}\n")).unwrap_or_default();
-    options[0]
+    options
         .iter()
         .for_each(|option| text += &format!("push-option {option}\n"));
-    text += &format!("\n{} {} {name}\n", "0".repeat(40), pair.oid("main"));
+    text + &format!("\n{} {} {name}\n", "0".repeat(40), pair.oid("main"))
+}
+
+/// A signed push as it goes over the wire, for a nonce.
+fn certified(pair: &Pair, name: &str, nonce: Option<&str>, options: [&[&str]; 2]) -> Vec<u8> {
+    let mut text = certificate(pair, name, nonce, options[0]);
     text += "-----BEGIN SSH SIGNATURE-----\nnone\n-----END SSH SIGNATURE-----\n";
-    let mut request = packet("push-cert\0report-status push-options object-format=sha1\n");
-    text.split_inclusive('\n').for_each(|line| request.extend(packet(line)));
-    request.extend(packet("push-cert-end\n"));
-    request.extend(b"0000");
+    let mut request = certificate_packets("report-status push-options object-format=sha1", &text);
     options[1].iter().for_each(|option| request.extend(packet(option)));
     request.extend(b"0000");
     request.extend(empty_pack());
     request
+}
+
+fn certificate_packets(capabilities: &str, signed: &str) -> Vec<u8> {
+    let mut request = packet(&format!("push-cert\0{capabilities}\n"));
+    signed
+        .split_inclusive('\n')
+        .for_each(|line| request.extend(packet(line)));
+    request.extend(packet("push-cert-end\n"));
+    request.extend(b"0000");
+    request
+}
+
+/// What is answered to a push with that certificate.
+fn push_certificate(pair: &Pair, signed: &str) -> String {
+    let commands = certificate_packets("report-status object-format=sha1", signed);
+    let kind = ("Content-Type", "application/x-git-receive-pack-request");
+    let request = [commands, empty_pack()].concat();
+    pair.server
+        .request("POST", "/a/b/git-receive-pack", &[kind], &request)
+        .text()
 }
 
 #[test]
@@ -308,6 +469,7 @@ fn certificates_must_agree_with_the_push_and_be_for_this_server() {
     assert!(!pair.git(&["ls-remote", &pair.url()]).contains("refs/heads/a"));
     let unasked = certified(&pair, "refs/heads/a", Some(&ours), [&[], &[]]);
     pair.config("receive.certNonceSeed", "");
+    assert_eq!(offer("a/b"), None);
     let answer = pair
         .server
         .request("POST", "/a/b/git-receive-pack", &[kind], &unasked)

@@ -186,7 +186,8 @@ impl Gate {
         Ok(access == Access::Allowed)
     }
 
-    async fn state(&self) -> Result<Arc<AccountsState>, EngineError> {
+    /// The accounts as of now.
+    pub async fn state(&self) -> Result<Arc<AccountsState>, EngineError> {
         Ok(self.engine.accounts().await?.fresh().await?)
     }
 }

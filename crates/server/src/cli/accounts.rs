@@ -86,12 +86,15 @@ pub struct TokenArgs {
 /// `cuesta key …`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Give a user an SSH public key
-    #[command(after_help = "Example:\n  cuesta key add alice ~/.ssh/id_ed25519.pub")]
+    /// Give a user an SSH public key, or an OpenPGP one by which their signed pushes are known
+    #[command(
+        after_help = "Examples:\n  cuesta key add alice ~/.ssh/id_ed25519.pub\n  gpg --armor --export alice@example.org | cuesta key add alice -\n\n\
+        An OpenPGP key that the user has already is replaced: so one brings its new subkeys, its later end or its revocation."
+    )]
     Add {
         /// The user
         user: String,
-        /// The .pub file; '-' reads standard input
+        /// The .pub file, or an armored OpenPGP key; '-' reads standard input
         file: String,
     },
     /// Print keys

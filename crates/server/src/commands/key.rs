@@ -1,18 +1,19 @@
-//! `cuesta key …`: SSH public keys added, listed, removed.
+//! `cuesta key …`: SSH and OpenPGP public keys added, listed, removed.
 
 use super::table::Table;
 use super::token::check_user;
 use super::{ACTOR, print};
-use crate::access::PublicKey;
+use crate::access::{OpenPgpKey, PublicKey, Standing};
 use crate::cli::KeyCommand;
 use crate::storage::Opened;
 use anyhow::{Context, bail};
+use bytes::Bytes;
 use cuesta_engine::Engine;
-use cuesta_format::{AccountChange, KeyRecord};
+use cuesta_format::{AccountChange, KeyRecord, OpenPgpKeyRecord};
 use std::io::Read;
 
-/// Longest file that is read.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Longest file that is read. An OpenPGP key brings along what others have signed.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) async fn run(storage: &Opened, command: &KeyCommand) -> anyhow::Result<()> {
     match command {
@@ -26,7 +27,10 @@ pub(super) async fn run(storage: &Opened, command: &KeyCommand) -> anyhow::Resul
 async fn add(storage: &Opened, user: &str, file: &str) -> anyhow::Result<()> {
     let text = read(file)?;
     if text.contains("PRIVATE KEY") {
-        bail!("'{file}' is a private key: keep it to yourself and give the .pub file");
+        bail!("'{file}' is a private key: keep it to yourself and give the public one");
+    }
+    if OpenPgpKey::is_meant(&text) {
+        return add_openpgp(storage, user, file, &text).await;
     }
     let mut added = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -53,6 +57,29 @@ async fn add(storage: &Opened, user: &str, file: &str) -> anyhow::Result<()> {
     print(&lines)
 }
 
+/// Adds an OpenPGP key, or puts it in the place of an older form of it.
+async fn add_openpgp(storage: &Opened, user: &str, file: &str, text: &str) -> anyhow::Result<()> {
+    let now_ms = storage.clock.now_ms();
+    let key = OpenPgpKey::parse(text, u64::try_from(now_ms / 1000).unwrap_or(0))
+        .with_context(|| format!("cannot take the key of '{file}'"))?;
+    match key.standing {
+        Standing::Expired => eprintln!("warning: the key has expired"),
+        Standing::Revoked => eprintln!("warning: the key was revoked"),
+        Standing::Signs | Standing::Unfit => {}
+    }
+    let record = OpenPgpKeyRecord {
+        fingerprints: key.fingerprints,
+        certificate: key.certificate,
+        user: user.to_owned(),
+        label: key.label,
+        added_ms: now_ms,
+    };
+    let line = format!("{}\n", OpenPgpKey::fingerprint_text(record.fingerprint()));
+    let change = AccountChange::PutOpenPgpKey(record);
+    storage.engine.change_accounts(vec![change], ACTOR).await?;
+    print(&line)
+}
+
 fn read(file: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = match file {
@@ -75,15 +102,30 @@ async fn list(engine: &Engine, user: Option<&str>) -> anyhow::Result<()> {
             key.label.clone(),
         ]);
     }
+    for key in state
+        .openpgp_keys()
+        .filter(|key| user.is_none_or(|user| key.user == user))
+    {
+        table.row([
+            OpenPgpKey::fingerprint_text(key.fingerprint()),
+            key.user.clone(),
+            "openpgp".to_owned(),
+            key.label.clone(),
+        ]);
+    }
     print(&table.to_string())
 }
 
 async fn remove(engine: &Engine, fingerprint: &str) -> anyhow::Result<()> {
     let state = engine.accounts().await?.fresh().await?;
-    let key = state
-        .keys()
-        .find(|key| PublicKey::fingerprint(&key.blob) == fingerprint);
-    let key = key.with_context(|| format!("key '{}' not found", fingerprint.escape_debug()))?;
-    let change = AccountChange::RemoveKey(key.blob.clone());
+    let mut keys = state.keys();
+    let mut openpgp_keys = state.openpgp_keys().map(|key| key.fingerprint());
+    let ssh = keys.find(|key| PublicKey::fingerprint(&key.blob) == fingerprint);
+    let openpgp = openpgp_keys.find(|key| OpenPgpKey::fingerprint_text(key) == fingerprint);
+    let change = match (ssh, openpgp) {
+        (Some(key), _) => Some(AccountChange::RemoveKey(key.blob.clone())),
+        (None, key) => key.map(|key| AccountChange::RemoveOpenPgpKey(Bytes::copy_from_slice(key))),
+    };
+    let change = change.with_context(|| format!("key '{}' not found", fingerprint.escape_debug()))?;
     Ok(engine.change_accounts(vec![change], ACTOR).await?)
 }

@@ -18,7 +18,7 @@ use crate::http::record::Record;
 use crate::http::request_body::BodyError;
 use bytes::Bytes;
 use cuesta_engine::{EngineError, PushTarget, Repository};
-use cuesta_format::{NonceStatus, PushCertificate, PushNote, SignatureStatus};
+use cuesta_format::{NonceStatus, PushCertificate, PushNote};
 use cuesta_git::ObjectFormat;
 use cuesta_git::fsck::WARNINGS_MAX;
 use cuesta_protocol::options::ReceiveOptions;
@@ -132,27 +132,12 @@ impl Target {
                     Some(seed) => seed.check(certificate, push_cert::now(&call.node), call.advertised.as_ref()),
                     None => NonceStatus::Unsolicited,
                 },
-                signature: Some(push_signature::verify(&call.node.gate, certificate).await?),
+                signature: Some(push_signature::verify(&call.node, certificate).await?),
             }),
             None => None,
         };
         let options = request.push_options.clone();
         Ok((certificate.is_some() || !options.is_empty()).then(|| Box::new(PushNote { options, certificate })))
-    }
-
-    /// Why a push with this certificate is refused, if it is.
-    fn refusal(&self, certificate: Option<&PushCertificate>) -> Option<&'static str> {
-        if certificate.is_some_and(|it| matches!(it.nonce, NonceStatus::Bad | NonceStatus::Missing)) {
-            return Some(push_cert::BAD_NONCE);
-        }
-        let signature = certificate.and_then(|certificate| certificate.signature.as_ref());
-        match signature.map(|signature| signature.status) {
-            _ if !self.requires_certificate => None,
-            Some(SignatureStatus::Good) => None,
-            Some(_) => Some(push_signature::NOT_BY_A_USER),
-            None if self.nonces.is_none() => Some(push_signature::NOT_OFFERED),
-            None => Some(push_signature::UNSIGNED),
-        }
     }
 
     /// What the engine is to push to. A repository that the push makes has no name before the push succeeds.
@@ -302,7 +287,7 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     if let Some(certificate) = certificate {
         call.record.signed(certificate);
     }
-    if let Some(why) = target.refusal(certificate) {
+    if let Some(why) = push_signature::refusal(certificate, target.nonces.is_some(), target.requires_certificate) {
         return Report::refusal(names(), why);
     }
     let target = match target.open(call).await {

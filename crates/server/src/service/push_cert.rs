@@ -4,8 +4,9 @@
 //! server gave for this repository; who signed it is looked at in `push_signature`. The certificate is kept in the ledger,
 //! signature and all. Stock git leaves it to a hook to refuse a nonce; there are no hooks here, so that a certificate whose
 //! nonce is missing or not ours is refused: it may be somebody's push to another repository. Over HTTP one that is ours but older
-//! than the slop is taken, and its status `SLOP` kept and logged, as stock tells it to its hooks; in a conversation only the one
-//! that it began with is worth anything.
+//! than the slop is taken, and its status `SLOP` kept and logged, as stock tells it to its hooks; but where only signed pushes
+//! are taken it is refused, or an old certificate could be shown again by others. In a conversation only the one that it began
+//! with is worth anything.
 
 use super::repository_options::RepositoryOptions;
 use crate::http::record::RequestId;
@@ -21,6 +22,12 @@ use subtle::ConstantTimeEq;
 /// What every command of a push is refused with whose nonce is not ours.
 pub const BAD_NONCE: &str = "push certificate has no nonce of this server";
 
+/// The same, where only signed pushes are taken and the nonce is an old one.
+pub const OLD_NONCE: &str = "push certificate has an old nonce";
+/// How old a nonce may be where only signed pushes are taken and the settings do not say: over HTTP a push is never as new as
+/// what it was offered.
+const REQUIRED_SLOP_SECONDS: u64 = 300;
+
 /// What makes nonces for one repository.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NonceSeed {
@@ -32,8 +39,9 @@ pub struct NonceSeed {
 }
 
 impl NonceSeed {
-    /// The seed that the settings give; `None` takes no certificates. `place` tells this repository from all others.
-    pub fn of(settings: &Settings<'_>, place: String, format: ObjectFormat) -> Option<Self> {
+    /// The seed that the settings give; `None` takes no certificates. `place` tells this repository from all others; where pushes
+    /// must be signed (`required`), the slop is some minutes if the settings do not say.
+    pub fn of(settings: &Settings<'_>, place: String, format: ObjectFormat, required: bool) -> Option<Self> {
         let seed = settings.get("receive.certnonceseed").filter(|seed| !seed.is_empty())?;
         let slop = settings
             .get("receive.certnonceslop")
@@ -42,7 +50,7 @@ impl NonceSeed {
             seed: seed.to_owned(),
             place,
             format,
-            slop_seconds: slop.unwrap_or(0),
+            slop_seconds: slop.unwrap_or(if required { REQUIRED_SLOP_SECONDS } else { 0 }),
         })
     }
 
@@ -81,7 +89,8 @@ pub fn offer(
     format: ObjectFormat,
     session: RequestId,
 ) -> (ReceiveOptions, Option<NonceSeed>) {
-    let seed = NonceSeed::of(&options.settings(), place, format);
+    let required = options.requires_certificate();
+    let seed = NonceSeed::of(&options.settings(), place, format, required);
     let mut offered = options.receive(session);
     offered.push_cert_nonce = seed.as_ref().map(|seed| seed.nonce(now(node)));
     (offered, seed)
@@ -117,7 +126,7 @@ mod tests {
     fn seed(slop: &str, place: &str) -> NonceSeed {
         let node = [("receive.certnonceseed", "sekrit"), ("receive.certnonceslop", slop)];
         let node: BTreeMap<String, String> = node.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        NonceSeed::of(&Settings::of_node(&node), place.to_owned(), ObjectFormat::Sha1).unwrap()
+        NonceSeed::of(&Settings::of_node(&node), place.to_owned(), ObjectFormat::Sha1, false).unwrap()
     }
 
     fn with(nonce: Option<&str>) -> Certificate {
@@ -183,15 +192,39 @@ mod tests {
     }
 
     #[test]
+    fn where_pushes_must_be_signed_a_nonce_is_good_for_minutes() {
+        let of = |slop: &[(&str, &str)], required| {
+            let seed = [("receive.certnonceseed", "sekrit")];
+            let settings = seed.iter().chain(slop);
+            let settings: BTreeMap<_, _> = settings
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
+            let settings = Settings::of_node(&settings);
+            NonceSeed::of(&settings, "a".to_owned(), ObjectFormat::Sha1, required).unwrap()
+        };
+        let set = [("receive.certnonceslop", "7")];
+        for (seed, seconds) in [
+            (of(&[], false), 0),
+            (of(&[], true), REQUIRED_SLOP_SECONDS),
+            (of(&set, true), 7),
+        ] {
+            let nonce = seed.nonce(1_000);
+            let check = |now| seed.check(&with(Some(&nonce)), now, None);
+            assert_eq!(check(1_000 + seconds), NonceStatus::Ok);
+            assert_eq!(check(1_001 + seconds), NonceStatus::Slop);
+        }
+    }
+
+    #[test]
     fn there_are_none_without_a_seed() {
         let none = BTreeMap::new();
         assert_eq!(
-            NonceSeed::of(&Settings::of_node(&none), "a".to_owned(), ObjectFormat::Sha1),
+            NonceSeed::of(&Settings::of_node(&none), "a".to_owned(), ObjectFormat::Sha1, true),
             None
         );
         let empty = BTreeMap::from([("receive.certnonceseed".to_owned(), String::new())]);
         assert_eq!(
-            NonceSeed::of(&Settings::of_node(&empty), "a".to_owned(), ObjectFormat::Sha1),
+            NonceSeed::of(&Settings::of_node(&empty), "a".to_owned(), ObjectFormat::Sha1, false),
             None
         );
     }

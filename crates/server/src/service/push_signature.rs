@@ -1,33 +1,114 @@
-//! Who signed a push: SSH signatures (`gpg.format=ssh`, OpenSSH's PROTOCOL.sshsig) by the keys of known users.
+//! Who signed a push: SSH signatures (`gpg.format=ssh`, OpenSSH's PROTOCOL.sshsig) and OpenPGP signatures, by the keys of known
+//! users.
 //!
-//! Signatures of other kinds, such as OpenPGP's, are kept with their certificates and not verified.
+//! Signatures of other kinds, X.509's, are kept with their certificates and not verified.
 
-use crate::access::{Gate, PublicKey};
+use super::push_cert::{BAD_NONCE, OLD_NONCE};
+use crate::access::{Gate, OpenPgpKey, OpenPgpSignature, PublicKey, Standing, Verdict};
+use crate::node::Node;
 use cuesta_engine::EngineError;
-use cuesta_format::{PushSignature, SignatureStatus};
+use cuesta_format::{NonceStatus, PushCertificate, PushSignature, SignatureStatus};
+use cuesta_ledger::AccountsState;
 use cuesta_protocol::receive::Certificate;
 use russh::keys::ssh_key::{self, Algorithm, SshSig};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What git signs for: signatures that were made for something else are worth nothing here.
+/// What git signs for: SSH signatures that were made for something else are worth nothing here.
 const NAMESPACE: &str = "git";
-const BEGIN: &[u8] = b"-----BEGIN SSH SIGNATURE-----";
+const BEGIN_SSH: &[u8] = b"-----BEGIN SSH SIGNATURE-----";
+const BEGIN_OPENPGP: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
 
 /// What every command of a push is refused with that is not signed where it has to be.
 pub const UNSIGNED: &str = "signed push required (git push --signed)";
 /// The same, for a signature that is not a known user's good one.
-pub const NOT_BY_A_USER: &str = "push certificate is not signed by a known user's SSH key";
+pub const NOT_BY_A_USER: &str = "push certificate is not signed by a known user's key";
 /// The same, where no certificate can be had.
 pub const NOT_OFFERED: &str = "signed push required, but receive.certNonceSeed is not set";
 
+/// Why a push with this certificate is refused, if it is: where certificates are `offered`, and where they are `required`.
+pub fn refusal(certificate: Option<&PushCertificate>, offered: bool, required: bool) -> Option<&'static str> {
+    let nonce = certificate.map(|certificate| certificate.nonce);
+    let signature = certificate.and_then(|certificate| certificate.signature.as_ref());
+    match (nonce, signature.map(|signature| signature.status)) {
+        (Some(NonceStatus::Bad | NonceStatus::Missing), _) => Some(BAD_NONCE),
+        _ if !required => None,
+        (None, _) if !offered => Some(NOT_OFFERED),
+        (None, _) | (_, None) => Some(UNSIGNED),
+        (Some(NonceStatus::Slop), _) => Some(OLD_NONCE),
+        (_, Some(SignatureStatus::Good)) => None,
+        (_, Some(_)) => Some(NOT_BY_A_USER),
+    }
+}
+
 /// What the signature of a certificate is worth. Cost: that of one verification, and a look at the accounts.
-pub async fn verify(gate: &Gate, certificate: &Certificate) -> Result<PushSignature, EngineError> {
-    let (status, blob) = examine(&certificate.payload, &certificate.signature);
+pub async fn verify(node: &Node, certificate: &Certificate) -> Result<PushSignature, EngineError> {
+    match &certificate.signature {
+        none if none.is_empty() => Ok(by_nobody(SignatureStatus::None)),
+        ssh if ssh.starts_with(BEGIN_SSH) => by_ssh_key(&node.gate, certificate).await,
+        openpgp if openpgp.starts_with(BEGIN_OPENPGP) => by_openpgp_key(node, certificate).await,
+        _ => Ok(by_nobody(SignatureStatus::Unchecked)),
+    }
+}
+
+fn by_nobody(status: SignatureStatus) -> PushSignature {
+    PushSignature {
+        status,
+        signer: String::new(),
+        key: String::new(),
+    }
+}
+
+async fn by_openpgp_key(node: &Node, certificate: &Certificate) -> Result<PushSignature, EngineError> {
+    let state = node.gate.state().await?;
+    let now = u64::try_from(node.clock.now_ms() / 1000).unwrap_or(0);
+    let certificate = certificate.clone();
+    let work = move || examine_openpgp(&state, &certificate.payload, &certificate.signature, now);
+    // What a peer sent goes through a large library: where that stumbles, the signature is bad, and nothing else.
+    let worth = node.workers.run(|| catch_unwind(AssertUnwindSafe(work))).await;
+    Ok(worth.unwrap_or_else(|_| by_nobody(SignatureStatus::Bad)))
+}
+
+/// Of all keys that the signature may be by, the best verdict counts: that somebody holds another's key says nothing.
+fn examine_openpgp(state: &AccountsState, payload: &[u8], signature: &[u8], now: u64) -> PushSignature {
+    let Some(signature) = OpenPgpSignature::parse(signature) else {
+        return by_nobody(SignatureStatus::Bad);
+    };
+    let mut worth = PushSignature {
+        status: SignatureStatus::Unchecked,
+        signer: String::new(),
+        key: signature.issuer(),
+    };
+    for record in state.openpgp_keys().filter(|one| signature.claims(&one.fingerprints)) {
+        let verdict = signature.verify(payload, &record.certificate, now);
+        let status = status_of(&verdict);
+        if let (Verdict::Of(key, _), SignatureStatus::Good) = (&verdict, status) {
+            return PushSignature {
+                status,
+                signer: record.user.clone(),
+                key: OpenPgpKey::fingerprint_text(key),
+            };
+        }
+        if matches!(worth.status, SignatureStatus::Unchecked | SignatureStatus::Bad) {
+            worth.status = status;
+        }
+    }
+    worth
+}
+
+fn status_of(verdict: &Verdict) -> SignatureStatus {
+    match verdict {
+        Verdict::Bad | Verdict::Of(_, Standing::Unfit) => SignatureStatus::Bad,
+        Verdict::Expired => SignatureStatus::Expired,
+        Verdict::Of(_, Standing::Expired) => SignatureStatus::ExpiredKey,
+        Verdict::Of(_, Standing::Revoked) => SignatureStatus::RevokedKey,
+        Verdict::Of(_, Standing::Signs) => SignatureStatus::Good,
+    }
+}
+
+async fn by_ssh_key(gate: &Gate, certificate: &Certificate) -> Result<PushSignature, EngineError> {
+    let (status, blob) = examine_ssh(&certificate.payload, &certificate.signature);
     let Some(blob) = blob else {
-        return Ok(PushSignature {
-            status,
-            signer: String::new(),
-            key: String::new(),
-        });
+        return Ok(by_nobody(status));
     };
     let signer = match status {
         SignatureStatus::Unknown => gate.key_owner(&blob).await?,
@@ -42,13 +123,7 @@ pub async fn verify(gate: &Gate, certificate: &Certificate) -> Result<PushSignat
 
 /// What can be told without knowing anybody: whether the signature is good (then by a key that is unknown yet), and the key
 /// that it names.
-fn examine(payload: &[u8], signature: &[u8]) -> (SignatureStatus, Option<Vec<u8>>) {
-    if signature.is_empty() {
-        return (SignatureStatus::None, None);
-    }
-    if !signature.starts_with(BEGIN) {
-        return (SignatureStatus::Unchecked, None);
-    }
+fn examine_ssh(payload: &[u8], signature: &[u8]) -> (SignatureStatus, Option<Vec<u8>>) {
     let Ok(signature) = SshSig::from_pem(signature) else {
         return (SignatureStatus::Bad, None);
     };
@@ -90,6 +165,44 @@ mod tests {
     }
 
     #[test]
+    fn where_signatures_are_required_nothing_less_is_taken() {
+        let certificate = |nonce, status| {
+            let signature = PushSignature {
+                status,
+                ..by_nobody(status)
+            };
+            PushCertificate {
+                text: bytes::Bytes::new(),
+                nonce,
+                signature: Some(signature),
+            }
+        };
+        let good = certificate(NonceStatus::Ok, SignatureStatus::Good);
+        let old = certificate(NonceStatus::Slop, SignatureStatus::Good);
+        let foreign = certificate(NonceStatus::Bad, SignatureStatus::Good);
+        for (certificate, at_will, required) in [
+            (None, None, Some(UNSIGNED)),
+            (Some(&good), None, None),
+            (Some(&old), None, Some(OLD_NONCE)),
+            (Some(&foreign), Some(BAD_NONCE), Some(BAD_NONCE)),
+        ] {
+            assert_eq!(refusal(certificate, true, false), at_will, "{certificate:?}");
+            assert_eq!(refusal(certificate, true, true), required, "{certificate:?}");
+        }
+        assert_eq!(refusal(None, false, true), Some(NOT_OFFERED));
+        use SignatureStatus::{Bad, Expired, ExpiredKey, None as Missing, RevokedKey, Unchecked, Unknown};
+        for status in [Bad, Expired, ExpiredKey, Missing, RevokedKey, Unchecked, Unknown] {
+            let certificate = certificate(NonceStatus::Ok, status);
+            assert_eq!(
+                refusal(Some(&certificate), true, true),
+                Some(NOT_BY_A_USER),
+                "{status:?}"
+            );
+            assert_eq!(refusal(Some(&certificate), true, false), None, "{status:?}");
+        }
+    }
+
+    #[test]
     fn signatures_of_every_kind_of_key_are_verified() {
         let payload = b"certificate version 0.1\n";
         for kind in [
@@ -100,19 +213,19 @@ mod tests {
             let (signature, line) = signed(kind, NAMESPACE, payload);
             let key = PublicKey::parse(&line).unwrap().blob.to_vec();
             assert_eq!(
-                examine(payload, &signature),
+                examine_ssh(payload, &signature),
                 (SignatureStatus::Unknown, Some(key.clone())),
                 "{kind:?}"
             );
             assert_eq!(
-                examine(b"another", &signature),
+                examine_ssh(b"another", &signature),
                 (SignatureStatus::Bad, Some(key)),
                 "{kind:?}"
             );
         }
         let (signature, _) = signed(&["-t", "ed25519"], "file", payload);
         assert_eq!(
-            examine(payload, &signature).0,
+            examine_ssh(payload, &signature).0,
             SignatureStatus::Bad,
             "made for something else"
         );
@@ -120,16 +233,11 @@ mod tests {
 
     #[test]
     fn what_is_no_ssh_signature_is_not_good() {
-        for (signature, status) in [
-            (&b""[..], SignatureStatus::None),
-            (b"-----BEGIN PGP SIGNATURE-----\nx\n", SignatureStatus::Unchecked),
-            (
-                b"-----BEGIN SSH SIGNATURE-----\nnone\n-----END SSH SIGNATURE-----\n",
-                SignatureStatus::Bad,
-            ),
-            (b"-----BEGIN SSH SIGNATURE-----\n", SignatureStatus::Bad),
+        for signature in [
+            &b"-----BEGIN SSH SIGNATURE-----\nnone\n-----END SSH SIGNATURE-----\n"[..],
+            b"-----BEGIN SSH SIGNATURE-----\n",
         ] {
-            assert_eq!(examine(b"x", signature), (status, None));
+            assert_eq!(examine_ssh(b"x", signature), (SignatureStatus::Bad, None));
         }
     }
 }
