@@ -1,6 +1,7 @@
-//! What the compiler cannot check: which crate may know which, how long a file may be, and that every dependency is used
-//! and has a reason.
+//! What the compiler cannot check: which crate may know which, how long a file may be, that every dependency is used and has
+//! a reason, and that the tests which pages name are there.
 
+use crate::named_tests;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -177,13 +178,16 @@ fn check_sources(root: &Path, findings: &mut Vec<String>) -> Result<()> {
         .arg(root)
         .args(["ls-files", "-z", "*.rs"])
         .output()?;
+    let mut sources = String::new();
     for path in String::from_utf8(listed.stdout)?.split_terminator('\0') {
         let Ok(source) = std::fs::read_to_string(root.join(path)) else {
             continue;
         };
         findings.extend(too_long(path, &source));
         findings.extend(unadmitted(path, &source));
+        sources.push_str(&source);
     }
+    findings.extend(named_tests::missing(root, &sources)?);
     Ok(())
 }
 

@@ -252,6 +252,37 @@ fn what_may_be_wanted_follows_the_settings_in_every_version() {
 }
 
 #[test]
+fn nothing_of_another_repository_is_given_or_taken() {
+    let pair = Pair::new();
+    pair.config("uploadpack.allowAnySHA1InWant", "true");
+    pair.git(&["checkout", "-q", "-b", "elsewhere"]);
+    pair.work.commit(&pair.source, "elsewhere", "another's\n");
+    pair.git(&["push", "-q", &pair.server.url("a/other"), "elsewhere"]);
+    for revision in ["elsewhere", "elsewhere^{tree}", "elsewhere:file"] {
+        let oid = pair.oid(revision);
+        for (version, request) in [(V0, fetch_v0(&oid)), (V2, fetch(&oid))] {
+            let answers = pair.ask("upload-pack", version, &request);
+            assert_eq!(refusal(&answers.ours), format!("upload-pack: not our ref {oid}"));
+        }
+    }
+    let (want, oid) = (format!("want {}", pair.oid("main")), pair.oid("elsewhere"));
+    let have = format!("have {oid}");
+    let asked = v2("fetch", &[], &[&want, "no-progress", "wait-for-done", &have]);
+    assert!(pair.ask("upload-pack", V2, &asked).same().contains("NAK"));
+    // Nor can a ref be pointed at it by who only knows its name.
+    let line = format!("{} {oid} refs/heads/claimed\0report-status", "0".repeat(40));
+    let command = format!("{:04x}{line}0000", line.len() + 4);
+    let empty_pack =
+        b"PACK\0\0\0\x02\0\0\0\0\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e";
+    let answers = pair.ask("receive-pack", V0, &[command.as_bytes(), empty_pack].concat());
+    assert!(
+        answers
+            .same()
+            .contains("ng refs/heads/claimed missing necessary objects")
+    );
+}
+
+#[test]
 fn a_have_is_acknowledged_only_if_a_shown_ref_reaches_it() {
     let pair = Pair::new();
     let ask = |version: &str, oid: &str| {
