@@ -13,8 +13,8 @@
 //!   over a directory; elsewhere the first and the last. What is about one transport or format is listed and ignored on the others.
 //! * `CUESTA_TEST_GIT`: the git that clients are, by default the one found in `PATH`. The programs beside it are found where
 //!   `CUESTA_TEST_GIT_EXEC_PATH` says.
-//! * `CUESTA_TEST_PYTHON`: a Python that has pygit2 and dulwich; `CUESTA_TEST_NODE_MODULES`: a directory that has
-//!   isomorphic-git; `CUESTA_TEST_GOGIT` and `CUESTA_TEST_JGIT`: see `clients/README.md`. Without one of them those clients are
+//! * `CUESTA_TEST_PYTHON`: a Python that has pygit2, dulwich and gitpure; `CUESTA_TEST_NODE_MODULES`: a directory that has
+//!   isomorphic-git; `CUESTA_TEST_GOGIT`, `CUESTA_TEST_JGIT` and `CUESTA_TEST_GIX`: see `clients/README.md`. Without one of them those clients are
 //!   reported as ignored.
 
 mod bucket;

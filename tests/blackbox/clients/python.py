@@ -1,4 +1,5 @@
-"""Drives another implementation of Git through what its users do: libraries.py pygit2|dulwich <url>.
+"""Drives another implementation of Git through what its users do: python.py pygit2|dulwich <url>, python.py gitoxide <url>
+<directory>.
 
 Prints refs and oids; what it prints must not depend on the server. Times and names are fixed, so oids are too.
 """
@@ -112,5 +113,10 @@ def run_dulwich(url):
         print(name.decode(), oid.decode(), oid in copy.object_store)
 
 
+def run_gitoxide(url, directory):
+    # All that the package does over the network.
+    import_module("gitpure").Repo.clone_from(url, directory, bare=True)
+
+
 if __name__ == "__main__":
-    {"pygit2": run_pygit2, "dulwich": run_dulwich}[sys.argv[1]](sys.argv[2])
+    {"pygit2": run_pygit2, "dulwich": run_dulwich, "gitoxide": run_gitoxide}[sys.argv[1]](*sys.argv[2:])

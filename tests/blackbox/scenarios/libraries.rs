@@ -1,7 +1,8 @@
-//! Other implementations of Git as clients: libgit2 (through pygit2), dulwich, isomorphic-git, go-git and JGit.
+//! Other implementations of Git as clients: libgit2 (through pygit2), dulwich, isomorphic-git, go-git, JGit and gitoxide (through
+//! gitpure, and its own command line).
 //!
-//! The first three are libraries that scripts drive through their own objects and pushes. go-git and JGit get objects that
-//! stock git made, and do what goes over the network.
+//! The first three are libraries that scripts drive through their own objects and pushes. The others get objects that stock
+//! git made, and do what goes over the network; gitoxide does not push.
 
 use super::Scenario;
 use crate::client::Client;
@@ -10,7 +11,7 @@ use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python that has pygit2 and dulwich.
+/// A Python that has pygit2, dulwich and gitpure.
 const PYTHON: &str = "CUESTA_TEST_PYTHON";
 /// A directory of Node modules that has isomorphic-git.
 const NODE_MODULES: &str = "CUESTA_TEST_NODE_MODULES";
@@ -18,6 +19,8 @@ const NODE_MODULES: &str = "CUESTA_TEST_NODE_MODULES";
 const GO_GIT: &str = "CUESTA_TEST_GOGIT";
 /// The class path of JGit's command line.
 const JGIT: &str = "CUESTA_TEST_JGIT";
+/// gitoxide's command line.
+const GIX: &str = "CUESTA_TEST_GIX";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario = |name: &str, needs, run: fn(&Session<'_>) -> Result<()>| {
@@ -33,6 +36,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario("isomorphic_git", NODE_MODULES, run_isomorphic_git),
         scenario("go_git", GO_GIT, run_go_git),
         scenario("jgit", JGIT, run_jgit),
+        scenario("gitpure", PYTHON, run_gitpure),
+        scenario("gitoxide", GIX, run_gitoxide),
     ]
 }
 
@@ -154,4 +159,48 @@ fn run_jgit(session: &Session<'_>) -> Result<()> {
     jgit.succeed(clone.directory(), &["fetch", &url, "+refs/heads/*:refs/heads/*"])?;
     jgit.succeed(root, &["ls-remote", &url])?;
     clone.record_state()
+}
+
+fn run_gitpure(session: &Session<'_>) -> Result<()> {
+    let work = prepare(session)?;
+    let gitpure = Foreign {
+        session,
+        program: std::env::var(PYTHON)?,
+        first: vec![script("python.py").display().to_string(), "gitoxide".to_owned()],
+    };
+    let (root, url) = (session.root(), session.url());
+    work.git(&["push", "--quiet", &url, "main", "t"])?;
+    gitpure.succeed(root, &[&url, "one"])?;
+    work.commit("main", "a", "4\n")?;
+    work.git(&["push", "--quiet", &url, "main", "+other:side"])?;
+    gitpure.succeed(root, &[&url, "two"])?;
+    for name in ["one", "two"] {
+        Client::new(session, name).record_state()?;
+    }
+    Ok(())
+}
+
+fn run_gitoxide(session: &Session<'_>) -> Result<()> {
+    let work = prepare(session)?;
+    let gix = Foreign {
+        session,
+        program: std::env::var(GIX)?,
+        first: vec!["--no-verbose".to_owned()],
+    };
+    let (root, url) = (session.root(), session.url());
+    work.git(&["push", "--quiet", &url, "main", "t"])?;
+    gix.succeed(root, &["clone", "--bare", &url, "clone"])?;
+    gix.succeed(root, &["clone", "--bare", "--depth", "1", &url, "shallow"])?;
+    work.commit("main", "a", "4\n")?;
+    work.git(&["push", "--quiet", &url, "main", "+other:side"])?;
+    let all = "+refs/heads/*:refs/heads/*";
+    gix.succeed(root, &["-r", "clone", "fetch", "--remote", &url, all])?;
+    gix.succeed(
+        root,
+        &["-r", "shallow", "fetch", "--deepen", "1", "--remote", &url, all],
+    )?;
+    for name in ["clone", "shallow"] {
+        Client::new(session, name).record_state()?;
+    }
+    Ok(())
 }
