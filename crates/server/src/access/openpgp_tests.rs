@@ -1,6 +1,7 @@
 //! Keys and signatures that GnuPG 2.2.40 has made, dated 2024 by `--faked-system-time`: all signatures are of `payload`.
 
 use super::*;
+use pgp::composed::ArmorOptions;
 
 const PAYLOAD: &[u8] = include_bytes!("openpgp_fixtures/payload");
 /// 2024-06-15, 2024-12-01, 2025-06-15, 2026-06-15.
@@ -183,6 +184,30 @@ fn what_is_no_key_is_refused() {
     ] {
         assert_eq!(refused(text), OpenPgpKeyError::Form, "{}", &text[..text.len().min(80)]);
     }
+}
+
+#[test]
+fn keys_and_signatures_have_a_size() {
+    let (text, _) = SignedPublicKey::from_string(fixture!("subkey.asc")).unwrap();
+    let with = |subkeys: usize, users: usize| {
+        let mut key = text.clone();
+        key.public_subkeys = text.public_subkeys.iter().cycle().take(subkeys).cloned().collect();
+        key.details.users = text.details.users.iter().cycle().take(users).cloned().collect();
+        OpenPgpKey::parse(&key.to_armored_string(ArmorOptions::default()).unwrap(), JUNE)
+    };
+    assert_eq!(with(SUBKEYS_MAX, 1).unwrap().fingerprints.len(), SUBKEYS_MAX + 1);
+    assert_eq!(with(SUBKEYS_MAX + 1, 1), Err(OpenPgpKeyError::Large));
+    let len = |users| with(1, users).unwrap().certificate.len();
+    let users = 1 + (KEY_BYTES_MAX - len(1)) / (len(2) - len(1));
+    assert!(len(users) <= KEY_BYTES_MAX);
+    assert_eq!(with(1, users + 1), Err(OpenPgpKeyError::Large));
+    let padded = |text: &str, len: usize| format!("{text}{}", "\n".repeat(len - text.len()));
+    let key = |len| OpenPgpKey::parse(&padded(fixture!("plain.asc"), len), JUNE);
+    assert!(key(TEXT_BYTES_MAX).is_ok());
+    assert_eq!(key(TEXT_BYTES_MAX + 1), Err(OpenPgpKeyError::Form));
+    let signature = |len| OpenPgpSignature::parse(padded(fixture!("plain.sig"), len).as_bytes());
+    assert!(signature(SIGNATURE_BYTES_MAX).is_some());
+    assert!(signature(SIGNATURE_BYTES_MAX + 1).is_none());
 }
 
 #[test]
