@@ -71,7 +71,7 @@ async fn two_hundred_thousand_commits() {
     println!("clone, the layer as it is");
     send(&view, &request).await;
     // A second layer makes the answer a mixture.
-    push(&engine, &repository, layer(1, 2), Vec::new()).await;
+    push(&engine, &repository, layer(1, 2, BLOB_BYTES), Vec::new()).await;
     let view = repository.view().await.unwrap();
     request.wants.push(oid(1, 1));
     println!("clone, entry by entry");
