@@ -20,6 +20,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("exchanges::boundaries", boundaries),
         Scenario::new("exchanges::wants", wants),
         Scenario::new("exchanges::frames", frames),
+        Scenario::new("exchanges::v2_by_settings", v2_by_settings),
         Scenario::new("exchanges::v2_refusals", v2_refusals),
         Scenario::new("exchanges::v0_refusals", v0_refusals),
         Scenario::new("exchanges::paths", paths).over_http(),
@@ -296,6 +297,72 @@ fn frames(session: &Session<'_>) -> Result<()> {
         ("longer than a packet may be", b"fff1peel"),
     ] {
         refusal(session, what, V2, &[&good[..cut], tail].concat())?;
+    }
+    Ok(())
+}
+
+/// What v2 does where settings let it.
+fn v2_by_settings(session: &Session<'_>) -> Result<()> {
+    let Published { commits, tag, blob } = publish(session)?;
+    for (key, value) in [
+        ("transfer.advertiseObjectInfo", "true"),
+        ("transfer.advertiseSID", "true"),
+        ("uploadpack.allowRefInWant", "true"),
+    ] {
+        session.set(key, value)?;
+    }
+    let format = told(session);
+    let oids = [&commits[0], &tag, &blob].map(|oid| format!("oid {oid}"));
+    for lines in [
+        &[
+            "command=object-info",
+            &format,
+            "0001",
+            "size",
+            &oids[0],
+            &oids[1],
+            &oids[2],
+            "0000",
+        ][..],
+        &[
+            "command=ls-refs",
+            &format,
+            "session-id=mine",
+            "0001",
+            "ref-prefix refs/heads/",
+            "0000",
+        ],
+        &[
+            "command=fetch",
+            &format,
+            "0001",
+            "no-progress",
+            "want-ref refs/heads/main",
+            "done",
+            "0000",
+        ],
+        &[
+            "command=fetch",
+            &format,
+            "0001",
+            "no-progress",
+            "want-ref refs/heads/side",
+            &format!("have {}", commits[0]),
+            "0000",
+        ],
+    ] {
+        exchange(session, V2, lines)?;
+    }
+    for name in ["refs/heads/none", "main"] {
+        let lines = [
+            "command=fetch",
+            &format,
+            "0001",
+            &format!("want-ref {name}"),
+            "done",
+            "0000",
+        ];
+        refusal(session, name, V2, &body(&lines))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::Scenario;
 use crate::client::Client;
 use crate::format::Format;
 use crate::session::Session;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 const VERSIONS: [&str; 3] = ["0", "1", "2"];
 /// A history whose pack is large enough for chunked bodies and for index-pack rather than unpack-objects.
@@ -34,6 +34,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("push::hidden", hidden),
         Scenario::new("push::name_conflicts", name_conflicts),
         Scenario::new("push::options", options),
+        Scenario::new("push::signed", signed),
         Scenario::new("push::everyday", everyday),
         Scenario::new("push::wrong_format", wrong_format),
         Scenario::new("push::tangle", tangle),
@@ -395,6 +396,26 @@ fn options(session: &Session<'_>) -> Result<()> {
     client.refused(&["push", "-o", "one=1", "origin", "main:new"])?;
     session.set("receive.advertisePushOptions", "true")?;
     client.succeed(&["push", "-o", "one=1", "-o", "two", "origin", "main:new"])
+}
+
+fn signed(session: &Session<'_>) -> Result<()> {
+    let client = session.init("client")?;
+    client.commit("main", "a", "1\n")?;
+    let mut keygen = session.environment().command("ssh-keygen", session.root());
+    let made = keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", "key"]).output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let key = session.root().join("key").display().to_string();
+    client.git(&["config", "gpg.format", "ssh"])?;
+    client.git(&["config", "user.signingKey", &key])?;
+    client.succeed(&["push", "origin", "main"])?;
+    client.refused(&["push", "--signed", "origin", "main:new"])?;
+    client.succeed(&["push", "--signed=if-asked", "origin", "main:asked"])?;
+    session.set("receive.certNonceSeed", "seed")?;
+    client.succeed(&["push", "--signed", "origin", "main:new"])?;
+    client.commit("main", "a", "2\n")?;
+    client.succeed(&["push", "--signed", "--atomic", "origin", ":asked", "main", "main:other"])?;
+    session.set("receive.advertisePushOptions", "true")?;
+    client.succeed(&["push", "--signed", "-o", "one", "origin", "main:with-option"])
 }
 
 fn everyday(session: &Session<'_>) -> Result<()> {
