@@ -24,7 +24,7 @@ const MERGED_BYTES_MAX: u64 = 64 << 30;
 const MERGED_OBJECTS_MAX: u64 = (1 << 31) - 2;
 /// What a merge holds beside the cues of its layers, for each object, for each commit, and for each byte of their cues that
 /// neither of them accounts for: links and externals. Columns of words, most of them the new cue's.
-const OBJECT_BYTES: u64 = 32;
+const OBJECT_BYTES: u64 = 36;
 const COMMIT_BYTES: u64 = 72;
 const OTHER_BYTES: u64 = 3;
 /// Bytes of a cue for an object and a commit.
