@@ -18,6 +18,10 @@ use std::sync::{
 };
 use tokio::sync::OnceCell;
 
+/// Two ranges of a pack with no more between them than this are read as one.
+const GAP_BYTES_MAX: u64 = 16 << 10;
+const LOCAL_GAP_BYTES_MAX: u64 = 4 << 10;
+
 /// To know whether the repository has a blob, no more bytes of a filter than this are loaded for each blob that a push brings:
 /// stored twice it would cost about its size.
 const FILTER_BYTES_PER_BLOB: u64 = 4 << 10;
@@ -165,7 +169,7 @@ impl Layer {
         matches!(self.source, Source::Inline { .. })
     }
 
-    /// Bytes of cue sections held in memory for this layer, beyond what the ledger itself holds.
+    /// Bytes of cue sections held in memory for this layer, beyond what the ledger itself holds and what is mapped.
     pub fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
@@ -369,12 +373,15 @@ impl Layer {
     ) -> Result<T, EngineError> {
         let header = self.header().await?;
         let range = header.section(kind);
-        let bytes = if range.is_empty() {
-            Bytes::new()
-        } else {
-            self.read_cue(range).await?
+        let (bytes, is_mapped) = match &self.source {
+            _ if range.is_empty() => (Bytes::new(), false),
+            Source::Bucket { cache, cue_key, .. } if !self.is_small() => {
+                let bytes = cache.hold(cue_key, self.meta.cue_bytes, range).await?;
+                (bytes, cache.bucket().is_local())
+            }
+            Source::Inline { .. } | Source::Bucket { .. } => (self.read_cue(range).await?, false),
         };
-        if !self.is_inline() {
+        if !self.is_inline() && !is_mapped {
             self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         view(header, bytes).map_err(|error| EngineError::cue(self.id(), &error))
@@ -396,6 +403,10 @@ impl Layer {
                 if self.is_small() {
                     return self.slice(&cache.read(cue_key, size, 0..size).await?, range);
                 }
+                if cache.bucket().is_local() {
+                    // The header: no block need be read for it.
+                    return Ok(cache.bucket().get_range(cue_key, range).await?);
+                }
                 Ok(cache.read(cue_key, size, range).await?)
             }
         }
@@ -409,6 +420,28 @@ impl Layer {
     /// As [`Layer::read`], for one pass over much: what it reads pushes nothing else out of the cache.
     pub async fn scan(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
         Ok(concatenate(self.read_pieces(range, Access::Scan).await?))
+    }
+
+    /// How far apart two ranges may lie that are better read as one: a page where a read is a system call, more where it is a
+    /// request.
+    pub(crate) fn gap_bytes_max(&self) -> u64 {
+        match &self.source {
+            Source::Bucket { cache, .. } if cache.bucket().is_local() => LOCAL_GAP_BYTES_MAX,
+            Source::Bucket { .. } | Source::Inline { .. } => GAP_BYTES_MAX,
+        }
+    }
+
+    /// Whether [`Layer::read_scattered`] costs less than reads one by one.
+    pub(crate) fn reads_scattered(&self) -> bool {
+        matches!(&self.source, Source::Bucket { cache, .. } if cache.bucket().is_local())
+    }
+
+    /// Ranges of the pack, past the cache: in a local directory one hop to a thread, elsewhere a request for each.
+    pub(crate) async fn read_scattered(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, EngineError> {
+        match &self.source {
+            Source::Bucket { cache, pack_key, .. } => Ok(cache.bucket().get_ranges(pack_key, ranges).await?),
+            Source::Inline { pack, .. } => ranges.iter().map(|range| self.slice(pack, range.clone())).collect(),
+        }
     }
 
     /// As [`Layer::read`], for bytes that nobody is about to ask for again, such as those of a layer that is merged away.

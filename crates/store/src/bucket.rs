@@ -370,6 +370,22 @@ impl Bucket {
         read
     }
 
+    /// A range of the payload to be held for long: memory that is the file's own, so that the operating system can take it back.
+    /// `None` where the bucket is no local directory. Counted as a read of all of it.
+    pub async fn map(&self, key: &str, range: Range<u64>) -> Result<Option<Bytes>> {
+        let Some(files) = self.0.handles.local.clone() else {
+            return Ok(None);
+        };
+        let path = parse_key(key)?;
+        let owned_key = key.to_owned();
+        let permit = self.permit(key).await?;
+        self.0.meter.request(Operation::GetRange, 0);
+        let mapped = blocking(move || files.map(&owned_key, &path, &range)).await;
+        drop(permit);
+        self.read_ended(mapped.as_ref().map(Bytes::len));
+        mapped.map(Some)
+    }
+
     /// Counts what came of reading files.
     fn read_ended(&self, read: std::result::Result<usize, &StoreError>) {
         match read {

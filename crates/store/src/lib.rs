@@ -8,6 +8,7 @@ mod counters;
 mod direct;
 mod error;
 mod local;
+mod mapped;
 mod options;
 mod probe;
 mod turns;

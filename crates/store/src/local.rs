@@ -85,8 +85,17 @@ impl LocalFiles {
     pub(crate) fn read(&self, key: &str, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let failed = |error| StoreError::from_io(Operation::GetRange, key, error);
         let file = self.file(key, path).map_err(failed)?;
-        let read = |range: &Range<u64>| read_exact_at(&file, key, range);
+        let length = file.metadata().map_err(failed)?.len();
+        let read = |range: &Range<u64>| read_exact_at(&file, length, key, range);
         ranges.iter().map(read).collect()
+    }
+
+    /// A range of a payload as memory that is the file's. Blocks.
+    pub(crate) fn map(&self, key: &str, path: &Path, range: &Range<u64>) -> Result<Bytes> {
+        let failed = |error| StoreError::from_io(Operation::GetRange, key, error);
+        let file = self.file(key, path).map_err(failed)?;
+        check_end(file.metadata().map_err(failed)?.len(), key, range)?;
+        crate::mapped::map(&file, range).map_err(failed)
     }
 
     /// Reads a range of a payload past the page cache. Blocks.
@@ -95,14 +104,7 @@ impl LocalFiles {
         let to_file = self.store.path_to_filesystem(path);
         let file = to_file.map_err(|error| StoreError::from_backend(Operation::GetRange, key, error))?;
         let length = std::fs::metadata(&file).map_err(failed)?.len();
-        if length < range.end {
-            return Err(StoreError::Short {
-                key: key.to_owned(),
-                offset: range.start,
-                expected: range.end.saturating_sub(range.start),
-                got: length.saturating_sub(range.start),
-            });
-        }
+        check_end(length, key, range)?;
         direct::read(&file, range, length).map_err(failed)
     }
 
@@ -121,27 +123,31 @@ impl LocalFiles {
     }
 }
 
-fn read_exact_at(file: &File, key: &str, range: &Range<u64>) -> Result<Bytes> {
-    let expected = range.end.saturating_sub(range.start);
-    let short = |got| StoreError::Short {
-        key: key.to_owned(),
-        offset: range.start,
-        expected,
-        got,
-    };
-    // The length is a caller's word: believe it only as far as the file goes, before memory is set aside for it.
-    let length = file
-        .metadata()
-        .map_err(|error| StoreError::from_io(Operation::GetRange, key, error))?
-        .len();
-    if length < range.end {
-        return Err(short(length.saturating_sub(range.start)));
-    }
-    let mut buffer = vec![0; usize::try_from(expected).map_err(|_| short(0))?];
+fn read_exact_at(file: &File, length: u64, key: &str, range: &Range<u64>) -> Result<Bytes> {
+    // A range's length is a caller's word: believe it only as far as the file goes, before memory is set aside for it.
+    let expected = check_end(length, key, range)?;
+    let mut buffer = vec![0; usize::try_from(expected).map_err(|_| short(key, range, 0))?];
     match file.read_exact_at(&mut buffer, range.start) {
         Ok(()) => Ok(Bytes::from(buffer)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(short(0)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(short(key, range, 0)),
         Err(error) => Err(StoreError::from_io(Operation::GetRange, key, error)),
+    }
+}
+
+/// How long the range is, if a file of that length does not end before it.
+fn check_end(length: u64, key: &str, range: &Range<u64>) -> Result<u64> {
+    match length < range.end {
+        true => Err(short(key, range, length.saturating_sub(range.start))),
+        false => Ok(range.end.saturating_sub(range.start)),
+    }
+}
+
+fn short(key: &str, range: &Range<u64>, got: u64) -> StoreError {
+    StoreError::Short {
+        key: key.to_owned(),
+        offset: range.start,
+        expected: range.end.saturating_sub(range.start),
+        got,
     }
 }
 

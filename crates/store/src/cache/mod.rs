@@ -184,6 +184,17 @@ impl BlockCache {
         ))
     }
 
+    /// As [`read`](Self::read), for bytes that the caller will hold for long. Those of a local directory are its file, mapped, and
+    /// pass no block: the operating system may take their memory back.
+    pub async fn hold(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
+        if range.end <= object_size
+            && let Some(mapped) = self.bucket().map(key, range.clone()).await?
+        {
+            return Ok(mapped);
+        }
+        self.read(key, object_size, range).await
+    }
+
     /// As [`read`](Self::read), as the consecutive pieces that the blocks are, not copied. All are in memory at once: a long
     /// range is for the caller to cut.
     pub async fn read_pieces(

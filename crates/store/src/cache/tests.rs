@@ -337,3 +337,30 @@ async fn a_local_directory_uses_memory_only() {
     cache.settle().await;
     assert!(block_files(cached.path()).is_empty());
 }
+
+#[tokio::test]
+async fn what_is_held_of_a_local_directory_is_mapped_and_outlives_its_key() {
+    let root = tempfile::tempdir().unwrap();
+    let bucket = Bucket::open(root.path().to_str().unwrap(), &BucketOptions::default()).unwrap();
+    bucket.put("a/p", payload(20_500)).await.unwrap();
+    let cache = BlockCache::new(bucket.clone(), options(1 << 20)).unwrap();
+    let held = cache.hold("a/p", 20_500, 4_097..20_499).await.unwrap();
+    bucket.delete("a/p").await.unwrap();
+    assert_eq!(held, payload(20_500).slice(4_097..20_499));
+    assert_eq!(cache.0.kept.weight(), 0, "no block holds it, too");
+    assert_eq!(bucket.counters().of(Operation::GetRange).bytes_in, 20_499 - 4_097);
+    let gone = cache.hold("a/p", 20_500, 0..1).await.unwrap_err();
+    assert_eq!(gone.kind(), StoreErrorKind::NotFound);
+    bucket.put("a/p", payload(100)).await.unwrap();
+    for (size, range) in [(20_500, 50..101), (100, 99..101)] {
+        let short = cache.hold("a/p", size, range).await.unwrap_err();
+        assert_eq!(short.kind(), StoreErrorKind::Corrupt, "{short}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_elsewhere_comes_through_the_blocks() {
+    let cache = BlockCache::new(bucket_with("p", 5_000).await, options(1 << 20)).unwrap();
+    let held = cache.hold("p", 5_000, 900..3_100).await.unwrap();
+    assert_eq!(held, payload(5_000).slice(900..3_100));
+}

@@ -6,7 +6,8 @@ use crate::{Engine, Layer, Repository, RepositoryName};
 use bytes::Bytes;
 use cuesta_git::pack::EntryKind;
 use cuesta_git::{ObjectId, ObjectKind};
-use cuesta_store::{BlockCache, CacheOptions};
+use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions};
+use futures::TryStreamExt as _;
 use std::sync::Arc;
 
 const FILES: usize = 600;
@@ -40,12 +41,16 @@ fn commit(changed: usize, parent: Option<ObjectId>) -> (ObjectId, Vec<Vec<u8>>) 
 
 /// The repository as a node finds it that has just started and reads every cue in parts.
 async fn restarted(server: &Server) -> Arc<Repository> {
+    restarted_over(server, server.engine.bucket().clone()).await
+}
+
+async fn restarted_over(server: &Server, bucket: Bucket) -> Arc<Repository> {
     let mut parts = (server.parts)();
     let options = CacheOptions {
         small_bytes_max: 0,
         ..CacheOptions::default()
     };
-    parts.cache = BlockCache::new(parts.cache.bucket().clone(), options).unwrap();
+    parts.cache = BlockCache::new(bucket, options).unwrap();
     let engine = Engine::open(parts).await.unwrap();
     let name = RepositoryName::parse("a/b").unwrap();
     engine.repository(&name).await.unwrap().unwrap()
@@ -122,4 +127,32 @@ async fn a_few_blobs_that_come_again_are_stored_again_and_many_are_not() {
         let report = repository.fsck(false, Arc::new(|_| ())).await.unwrap();
         assert_eq!(report.findings, []);
     }
+}
+
+/// A bucket that is a directory: cues are mapped, and many objects far apart are read in one go.
+#[tokio::test(flavor = "multi_thread")]
+async fn cues_in_a_directory_are_mapped() {
+    let server = in_bucket().await;
+    let first = base(&server).await;
+    let directory = tempfile::tempdir().unwrap();
+    let bucket = Bucket::open(directory.path().to_str().unwrap(), &BucketOptions::default()).unwrap();
+    let keys: Vec<_> = server.engine.bucket().list("").try_collect().await.unwrap();
+    for listed in keys {
+        let payload = server.engine.bucket().get(&listed.key).await.unwrap();
+        bucket.put(&listed.key, payload).await.unwrap();
+    }
+    let repository = restarted_over(&server, bucket.clone()).await;
+    let (tip, entries) = commit(3, Some(first));
+    push(&repository, "refs/heads/next", tip, &entries[..5]).await;
+    let layer = first_layer(&repository).await;
+    let view = repository.view().await.unwrap();
+    let every_fifth = (0..FILES)
+        .step_by(5)
+        .map(|file| oid(ObjectKind::Blob, &content(file, 0)));
+    let wanted: Vec<ObjectId> = every_fifth.collect();
+    let objects = view.objects(&wanted).await.unwrap();
+    for (object, file) in objects.iter().zip((0..FILES).step_by(5)) {
+        assert_eq!(object.as_ref().unwrap().1, content(file, 0));
+    }
+    assert_eq!(layer.loaded_bytes(), 0, "nothing of the cue is held in memory of ours");
 }
