@@ -4,9 +4,11 @@
 //! one bit a segment, so a walk neither hashes nor allocates per commit. A commit that several layers hold has one
 //! *canonical* position, the one in the largest of them; every walk steps on canonical positions only.
 
+mod order;
 mod sets;
 mod walks;
 
+pub(crate) use order::Dates;
 pub use sets::PositionSet;
 pub use walks::SendSet;
 

@@ -1,6 +1,7 @@
 //! One layer: its cue, loaded section by section when first needed, and ranged reads of its pack.
 
-use crate::{EngineError, graph::Slot};
+use crate::EngineError;
+use crate::graph::{Dates, Slot};
 use bytes::Bytes;
 use cuesta_format::{
     CueCounts, CueHeader, Entries, Externals, Filter, FormatError, LayerId, LayerMeta, LayerPlace, LogId, Lookup,
@@ -8,12 +9,12 @@ use cuesta_format::{
 };
 use cuesta_git::{ObjectFormat, ObjectId, ObjectKind};
 use cuesta_ledger::LayerRecord;
-use cuesta_store::{Access, BlockCache, concatenate};
+use cuesta_store::{Access, BlockCache};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::OnceCell;
@@ -52,6 +53,7 @@ pub struct Layer {
     pack_checksum: OnceCell<ObjectId>,
     /// For each larger layer asked about: the commits both hold, as (segment here, segment there).
     shared: Mutex<HashMap<LayerId, SharedCommits>>,
+    dates: OnceLock<Dates>,
 }
 
 /// What a cue says of some of the layer's objects, loaded by itself.
@@ -151,6 +153,7 @@ impl Layer {
             entry_crcs: OnceCell::new(),
             pack_checksum: OnceCell::new(),
             shared: Mutex::default(),
+            dates: OnceLock::new(),
         }
     }
 
@@ -414,12 +417,26 @@ impl Layer {
 
     /// Bytes of the pack, to be kept in the cache. Cost: ranged GETs for the blocks of the range that it does not hold.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
-        Ok(concatenate(self.read_pieces(range, Access::Keep).await?))
+        self.read_as(range, Access::Keep).await
     }
 
     /// As [`Layer::read`], for one pass over much: what it reads pushes nothing else out of the cache.
     pub async fn scan(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
-        Ok(concatenate(self.read_pieces(range, Access::Scan).await?))
+        self.read_as(range, Access::Scan).await
+    }
+
+    /// As [`Layer::read`], for a reader that knows better what to keep.
+    pub(crate) async fn read_as(&self, range: Range<u64>, access: Access) -> Result<Bytes, EngineError> {
+        match &self.source {
+            Source::Inline { pack, .. } => self.slice(pack, range),
+            Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
+                Err(self.corrupt("an entry ends outside the pack"))
+            }
+            Source::Bucket { cache, pack_key, .. } => {
+                let pieces = cache.read_pieces(pack_key, self.meta.pack_bytes, range, access).await?;
+                Ok(cache.concatenate(pieces))
+            }
+        }
     }
 
     /// How far apart two ranges may lie that are better read as one: a page where a read is a system call, more where it is a
@@ -486,22 +503,10 @@ impl Layer {
         }
     }
 
-    /// Starts fetching what a scan will read soon: one request, for the cache's largest fetch.
-    pub(crate) fn prefetch(&self, range: Range<u64>) {
+    /// Starts fetching what will soon be read so: one request, for the cache's largest fetch.
+    pub(crate) fn prefetch(&self, range: Range<u64>, access: Access) {
         if let Source::Bucket { cache, pack_key, .. } = &self.source {
-            cache.prefetch(pack_key, self.meta.pack_bytes, range, Access::Scan);
-        }
-    }
-
-    async fn read_pieces(&self, range: Range<u64>, access: Access) -> Result<Vec<Bytes>, EngineError> {
-        match &self.source {
-            Source::Inline { pack, .. } => Ok(vec![self.slice(pack, range)?]),
-            Source::Bucket { .. } if range.end > self.meta.pack_bytes => {
-                Err(self.corrupt("an entry ends outside the pack"))
-            }
-            Source::Bucket { cache, pack_key, .. } => {
-                Ok(cache.read_pieces(pack_key, self.meta.pack_bytes, range, access).await?)
-            }
+            cache.prefetch(pack_key, self.meta.pack_bytes, range, access);
         }
     }
 
@@ -517,6 +522,14 @@ impl Layer {
             layer: self.id(),
             what: what.into(),
         }
+    }
+
+    /// The dates of its commits, of which there are `segments`.
+    pub(crate) fn dates(&self, segments: u32) -> &Dates {
+        self.dates.get_or_init(|| {
+            self.count_loaded(u64::from(segments) * 8);
+            Dates::unknown(segments)
+        })
     }
 
     /// The commits that this layer and a larger one both hold, as (segment here, segment there), ascending. Worked out

@@ -14,7 +14,7 @@ use futures::TryStreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use support::git::Git;
-use support::history::History;
+use support::history::{Files, History};
 use support::layers::{Exact, Spec, build};
 use support::{Rng, engine, push, repository, seeds};
 
@@ -175,6 +175,37 @@ async fn the_graph_agrees_with_the_history() {
             }
         }
     }
+}
+
+/// A project with a short history of its own is merged in: its generations are low, and yet the walk stops above it.
+#[tokio::test(flavor = "multi_thread")]
+async fn young_commits_of_low_generation_are_settled_at_once() {
+    let mut world = World::empty(1, 1).await;
+    let mut history = History::new(world.history.format);
+    let mut tip = history.commit(Vec::new(), Files::default());
+    for _ in 0..200 {
+        tip = history.commit(vec![tip], Files::default());
+    }
+    let had = tip;
+    let other = history.commit(Vec::new(), Files::default());
+    let other = history.commit(vec![other], Files::default());
+    let merge = history.commit(vec![had, other], Files::default());
+    let mut earlier = BTreeSet::new();
+    for commits in [0..100, 100..merge + 1] {
+        let spec = Spec {
+            commits: commits.collect(),
+            ..Spec::default()
+        };
+        let layer = build(&history, &spec, &earlier, &mut world.rng);
+        earlier.extend(layer.oids.iter().copied());
+        push(&world.engine, &world.repository, layer, Vec::new()).await;
+    }
+    let graph = world.view().await.graph().await.unwrap();
+    let position = |commit: usize| graph.commit(&history.commits[commit].oid).unwrap();
+    let send = graph.send_set(&[position(merge)], &[position(had)]).unwrap();
+    let expected: BTreeSet<_> = [merge, other, other - 1].into_iter().map(position).collect();
+    assert_eq!(send.send.iter().collect::<BTreeSet<_>>(), expected);
+    assert_eq!(send.common.count(), 1, "commits met that the client has");
 }
 
 /// Numbers of commits: these, and all that they reach.

@@ -2,6 +2,7 @@
 //! clock, randomness and threads as values, so that a simulation can give its own.
 
 mod bucket;
+mod buffers;
 mod cache;
 pub mod conformance;
 mod counters;
@@ -16,7 +17,7 @@ mod upload;
 mod world;
 
 pub use bucket::{Bucket, Created, Listed, Swapped, Version};
-pub use cache::{Access, BlockCache, CacheCounters, CacheOptions, concatenate};
+pub use cache::{Access, BlockCache, CacheCounters, CacheOptions};
 pub use counters::{Counters, Operation, Tally};
 pub use error::{Result, StoreError, StoreErrorKind};
 pub use options::{BucketOptions, install_tls_provider};

@@ -4,6 +4,7 @@
 //! syncs *new* directories only in the writer that made them: a second writer that finds the directory there could be
 //! acknowledged before the first has made its entry in the parent durable. [`LocalFiles::prepare`] closes that gap.
 
+use crate::buffers::Buffers;
 use crate::counters::Operation;
 use crate::direct::{self, DirectUpload};
 use crate::error::{Result, StoreError};
@@ -26,6 +27,7 @@ pub(crate) struct LocalFiles {
     store: LocalFileSystem,
     sync: bool,
     open: quick_cache::sync::Cache<String, Arc<File>>,
+    buffers: Buffers,
     durable: Mutex<HashSet<PathBuf>>,
 }
 
@@ -43,6 +45,7 @@ impl LocalFiles {
             store,
             sync,
             open: quick_cache::sync::Cache::new(OPEN_FILES_MAX),
+            buffers: Buffers::default(),
             durable: Mutex::new(HashSet::new()),
         })
     }
@@ -86,7 +89,7 @@ impl LocalFiles {
         let failed = |error| StoreError::from_io(Operation::GetRange, key, error);
         let file = self.file(key, path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
-        let read = |range: &Range<u64>| read_exact_at(&file, length, key, range);
+        let read = |range: &Range<u64>| self.read_exact_at(&file, length, key, range);
         ranges.iter().map(read).collect()
     }
 
@@ -113,6 +116,17 @@ impl LocalFiles {
         DirectUpload::start(self.store.path_to_filesystem(path)?, self.sync)
     }
 
+    fn read_exact_at(&self, file: &File, length: u64, key: &str, range: &Range<u64>) -> Result<Bytes> {
+        // A range's length is a caller's word: believe it only as far as the file goes, before memory is set aside for it.
+        let expected = check_end(length, key, range)?;
+        let expected = usize::try_from(expected).map_err(|_| short(key, range, 0))?;
+        let fill = |buffer: &mut [u8]| file.read_exact_at(buffer, range.start);
+        self.buffers.filled(expected, fill).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => short(key, range, 0),
+            _ => StoreError::from_io(Operation::GetRange, key, error),
+        })
+    }
+
     fn file(&self, key: &str, path: &Path) -> io::Result<Arc<File>> {
         if let Some(file) = self.open.get(key) {
             return Ok(file);
@@ -120,17 +134,6 @@ impl LocalFiles {
         let file = Arc::new(File::open(self.store.path_to_filesystem(path)?)?);
         self.open.insert(key.to_owned(), Arc::clone(&file));
         Ok(file)
-    }
-}
-
-fn read_exact_at(file: &File, length: u64, key: &str, range: &Range<u64>) -> Result<Bytes> {
-    // A range's length is a caller's word: believe it only as far as the file goes, before memory is set aside for it.
-    let expected = check_end(length, key, range)?;
-    let mut buffer = vec![0; usize::try_from(expected).map_err(|_| short(key, range, 0))?];
-    match file.read_exact_at(&mut buffer, range.start) {
-        Ok(()) => Ok(Bytes::from(buffer)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(short(key, range, 0)),
-        Err(error) => Err(StoreError::from_io(Operation::GetRange, key, error)),
     }
 }
 

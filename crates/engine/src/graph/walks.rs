@@ -1,5 +1,6 @@
 //! Walks over the commit graph. Cost in commits visited; every walk stops at generations that cannot matter.
 
+use super::order::Turn;
 use super::{Graph, Parents, Position, PositionSet};
 use crate::EngineError;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -52,8 +53,8 @@ impl Graph {
         Ok(tips.contains(&commit) || self.ancestors(tips, self.generation(commit))?.contains(commit))
     }
 
-    /// ancestors(wants) − ancestors(common). With nothing in common it is a sweep; else both are painted downwards by
-    /// generation until nothing but common commits is left to visit.
+    /// ancestors(wants) − ancestors(common). With nothing in common it is a sweep; else both are painted downwards, the
+    /// youngest first, until nothing but common commits is left to visit.
     pub fn send_set(&self, wants: &[Position], common: &[Position]) -> Result<SendSet, EngineError> {
         if common.is_empty() {
             let send = self.ancestors(wants, 0)?;
@@ -182,8 +183,8 @@ struct Paint<'a> {
     want: PositionSet,
     common: PositionSet,
     queued: PositionSet,
-    /// By generation, greatest first: all children of a commit are visited before it.
-    queue: BinaryHeap<(u32, Position)>,
+    /// All children of a commit are visited before it.
+    queue: BinaryHeap<Turn>,
     /// Commits in the queue that are not known to be common.
     open: u64,
 }
@@ -209,7 +210,7 @@ impl<'a> Paint<'a> {
             Colour::Common => self.common.insert(commit, limit),
         };
         if self.queued.insert(commit, limit) {
-            self.queue.push((self.graph.generation(commit), commit));
+            self.queue.push(self.graph.turn(commit)?);
         }
         match (was_open, self.is_open(commit)) {
             (false, true) => self.open += 1,
@@ -227,7 +228,9 @@ impl<'a> Paint<'a> {
     fn run(mut self, since: Option<i64>) -> Result<SendSet, EngineError> {
         let mut send = PositionSet::new(self.graph.slot_count());
         while self.open > 0 {
-            let Some((_, commit)) = self.queue.pop() else { break };
+            let Some(Turn { commit, .. }) = self.queue.pop() else {
+                break;
+            };
             if since.is_some_and(|since| self.graph.commit_time(commit) < since) {
                 self.reach(commit, Colour::Common)?;
             }
@@ -240,15 +243,8 @@ impl<'a> Paint<'a> {
                 self.open -= 1;
                 send.insert(commit, self.graph.limit(commit.slot)?);
             }
-            let generation = self.graph.generation(commit);
             for parent in self.graph.parents(commit)? {
-                if self.graph.generation(parent) >= generation {
-                    return Err(self
-                        .graph
-                        .slot(commit.slot)?
-                        .layer
-                        .corrupt("a parent's generation is not below its child's"));
-                }
+                self.graph.check_generations(commit, parent)?;
                 self.reach(parent, colour)?;
             }
         }

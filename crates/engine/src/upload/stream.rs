@@ -6,6 +6,7 @@ use super::units::{FETCH_BYTES, Fetched, UNIT_BYTES, Unit, Units};
 use super::writer::Writer;
 use crate::EngineError;
 use bytes::Bytes;
+use cuesta_store::Access;
 use futures::FutureExt;
 use futures::stream::{BoxStream, Stream, StreamExt, TryStreamExt};
 use std::pin::Pin;
@@ -94,10 +95,11 @@ fn copy_layer(
             let range = start..end.min(start + UNIT_BYTES);
             let layer = Arc::clone(&plan.graph.slot(slot)?.layer);
             if start == 0 {
-                layer.prefetch(0..end.min(FETCH_BYTES));
+                layer.prefetch(0..end.min(FETCH_BYTES), Access::Scan);
             }
             if start.is_multiple_of(FETCH_BYTES) {
-                layer.prefetch(end.min(start + FETCH_BYTES)..end.min(start + 2 * FETCH_BYTES));
+                let next = end.min(start + FETCH_BYTES)..end.min(start + 2 * FETCH_BYTES);
+                layer.prefetch(next, Access::Scan);
             }
             let bytes = layer.scan(range.clone()).await?;
             Ok::<_, EngineError>((range.end, bytes))
@@ -130,9 +132,9 @@ struct Sending {
 
 impl Sending {
     fn new(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Self {
-        let fetching = Arc::clone(&plan);
+        let (fetching, access) = (Arc::clone(&plan), plan.access());
         let fetches = futures::stream::iter(Units::new(Arc::clone(&plan)))
-            .map(move |unit| unit.fetch(Arc::clone(&fetching)).boxed())
+            .map(move |unit| unit.fetch(Arc::clone(&fetching), access).boxed())
             .buffered(plan.reads_in_flight())
             .boxed();
         let writer = Writer::new(Arc::clone(&plan));

@@ -4,6 +4,7 @@ use super::{Plan, rebuild};
 use crate::EngineError;
 use crate::graph::Position;
 use bytes::Bytes;
+use cuesta_store::Access;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,22 +50,46 @@ pub(super) enum Fetched {
 }
 
 impl Unit {
-    pub(super) async fn fetch(self, plan: Arc<Plan>) -> Result<(Self, Fetched), EngineError> {
+    pub(super) async fn fetch(self, plan: Arc<Plan>, access: Access) -> Result<(Self, Fetched), EngineError> {
         let fetched = match &self {
             Self::Rebuild(positions) => Fetched::Rebuilt(rebuild::entries(plan, positions.clone()).await?),
             Self::Entries { slot, bytes, ahead, .. } => {
                 let layer = Arc::clone(&plan.graph.slot(*slot)?.layer);
                 if let Some(ahead) = ahead {
-                    layer.prefetch(ahead.clone());
+                    layer.prefetch(ahead.clone(), access);
                 }
-                Fetched::Stored(layer.scan(bytes.clone()).await?)
+                Fetched::Stored(layer.read_as(bytes.clone(), access).await?)
             }
             Self::Part { slot, bytes, .. } => {
                 let layer = Arc::clone(&plan.graph.slot(*slot)?.layer);
-                Fetched::Stored(layer.scan(bytes.clone()).await?)
+                Fetched::Stored(layer.read_as(bytes.clone(), access).await?)
             }
         };
         Ok((self, fetched))
+    }
+}
+
+impl Plan {
+    /// How the copied entries are read: to be kept if the blocks they lie in are few, for others who are as far behind.
+    pub(super) fn access(&self) -> Access {
+        let cache = &self.view.world().cache;
+        let mut bytes = 0;
+        for (slot, bits) in self.copied.layers() {
+            let Ok(slot) = self.graph.slot(slot) else { continue };
+            if slot.layer.is_inline() {
+                continue;
+            }
+            let mut counted_to = 0;
+            for entry in bits.iter() {
+                let blocks = cache.blocks_around(slot.index.entries.range(entry));
+                bytes += blocks.end.saturating_sub(blocks.start.max(counted_to));
+                counted_to = blocks.end;
+                if cache.access(bytes) == Access::Scan {
+                    return Access::Scan;
+                }
+            }
+        }
+        cache.access(bytes)
     }
 }
 

@@ -11,6 +11,7 @@ pub struct Commit {
     pub tree: ObjectId,
     pub parents: Vec<usize>,
     pub generation: u32,
+    pub time: i64,
     pub files: Files,
 }
 
@@ -22,6 +23,7 @@ pub struct Tag {
 
 pub struct History {
     pub format: ObjectFormat,
+    clock: fn(usize) -> i64,
     pub objects: BTreeMap<ObjectId, (ObjectKind, Vec<u8>)>,
     pub commits: Vec<Commit>,
     pub tags: Vec<Tag>,
@@ -29,10 +31,26 @@ pub struct History {
 
 const GITLINK: u32 = 0o160_000;
 
+/// When the commit of a number is made, in seconds since the Unix epoch, if clocks are right.
+fn right_clock(commit: usize) -> i64 {
+    1_700_000_000 + commit as i64
+}
+
+/// As [`right_clock`], where some clocks are wrong by years.
+fn wrong_clocks(commit: usize) -> i64 {
+    let wrong_by = match commit % 11 {
+        3 => -200_000_000,
+        7 => 200_000_000,
+        _ => 0,
+    };
+    right_clock(commit) + wrong_by
+}
+
 impl History {
     pub fn new(format: ObjectFormat) -> Self {
         Self {
             format,
+            clock: right_clock,
             objects: BTreeMap::new(),
             commits: Vec::new(),
             tags: Vec::new(),
@@ -41,6 +59,7 @@ impl History {
 
     pub fn random(format: ObjectFormat, commits: usize, rng: &mut Rng) -> Self {
         let mut history = Self::new(format);
+        history.clock = wrong_clocks;
         for _ in 0..commits {
             let (parents, mut files) = history.random_parents(rng);
             for _ in 0..1 + rng.below(4) {
@@ -135,7 +154,7 @@ impl History {
 
     pub fn commit(&mut self, parents: Vec<usize>, files: Files) -> usize {
         let tree = self.tree(&files);
-        let time = 1_700_000_000 + self.commits.len();
+        let time = (self.clock)(self.commits.len());
         let mut content = format!("tree {tree}\n");
         for parent in &parents {
             content += &format!("parent {}\n", self.commits[*parent].oid);
@@ -153,6 +172,7 @@ impl History {
             tree,
             parents,
             generation,
+            time,
             files,
         });
         self.commits.len() - 1

@@ -131,7 +131,7 @@ pub fn build(history: &History, spec: &Spec, earlier: &BTreeSet<ObjectId>, rng: 
         let links: Vec<Link> = set.links.iter().map(|oid| link(&mut cue, oid)).collect();
         let row = SegmentRow {
             generation: commit.generation,
-            commit_time: 1_700_000_000 + *number as i64,
+            commit_time: commit.time,
             root_tree: commit.tree,
             trees: set.trees.len() as u32,
             blobs: set.blobs.len() as u32,

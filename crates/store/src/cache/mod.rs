@@ -6,8 +6,9 @@
 mod disk;
 
 use crate::bucket::{Bucket, blocking};
+use crate::buffers::Buffers;
 use crate::error::{Result, StoreError};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use disk::DiskBlocks;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,6 +86,7 @@ pub struct BlockCache(Arc<Inner>);
 
 struct Inner {
     bucket: Bucket,
+    memory_bytes_max: u64,
     kept: Blocks,
     passing: Blocks,
     disk: Option<DiskBlocks>,
@@ -93,6 +96,7 @@ struct Inner {
     blocks_per_fetch: u64,
     flights_max: usize,
     small_bytes_max: u64,
+    buffers: Buffers,
     counts: Counts,
 }
 
@@ -144,6 +148,7 @@ impl BlockCache {
             kept: blocks(options.memory_bytes_max - passing_bytes, block_bytes, KEPT_PROVEN_SHARE),
             passing: blocks(passing_bytes, block_bytes, PASSING_PROVEN_SHARE),
             bucket,
+            memory_bytes_max: options.memory_bytes_max,
             disk,
             flights: Mutex::new(HashMap::new()),
             fetches: Semaphore::new(options.fetches_max.clamp(1, Semaphore::MAX_PERMITS)),
@@ -151,8 +156,23 @@ impl BlockCache {
             blocks_per_fetch: (u64::from(options.fetch_bytes_max) / block_bytes).max(1),
             flights_max: options.fetches_max.saturating_mul(PREFETCH_QUEUE),
             small_bytes_max: options.small_bytes_max,
+            buffers: Buffers::default(),
             counts: Counts::default(),
         })))
+    }
+
+    /// How to read so many bytes that are asked for together: what is small beside the memory is kept, for whoever asks for the same.
+    pub fn access(&self, bytes: u64) -> Access {
+        match bytes <= self.0.memory_bytes_max / KEPT_AT_ONCE_SHARE {
+            true => Access::Keep,
+            false => Access::Scan,
+        }
+    }
+
+    /// What is read for `range`: its bytes and those beside it in the same blocks.
+    pub fn blocks_around(&self, range: Range<u64>) -> Range<u64> {
+        let blocks = self.blocks_of(&range);
+        blocks.start * self.0.block_bytes..blocks.end * self.0.block_bytes
     }
 
     /// The bucket behind it.
@@ -167,9 +187,7 @@ impl BlockCache {
 
     /// Exactly the bytes of `range` of the payload at `key`, whose size the caller knows. Within one block: a slice of it.
     pub async fn read(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
-        Ok(concatenate(
-            self.read_pieces(key, object_size, range, Access::Keep).await?,
-        ))
+        Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Keep).await?))
     }
 
     /// As [`read`](Self::read), for bytes that nobody is about to ask for again: they push out nothing that is kept. A local
@@ -179,9 +197,7 @@ impl BlockCache {
         if bucket.is_local() {
             return bucket.get_range_once(key, range).await;
         }
-        Ok(concatenate(
-            self.read_pieces(key, object_size, range, Access::Scan).await?,
-        ))
+        Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Scan).await?))
     }
 
     /// As [`read`](Self::read), for bytes that the caller will hold for long. Those of a local directory are its file, mapped, and
@@ -231,6 +247,24 @@ impl BlockCache {
             pieces.push(clip(block, index * self.0.block_bytes, &range, key)?);
         }
         Ok(pieces)
+    }
+
+    /// One piece out of many, in memory that is used again; a single one is not copied.
+    pub fn concatenate(&self, mut pieces: Vec<Bytes>) -> Bytes {
+        if pieces.len() <= 1 {
+            return pieces.pop().unwrap_or_default();
+        }
+        let joined = self.0.buffers.filled(pieces.iter().map(Bytes::len).sum(), |mut room| {
+            for piece in &pieces {
+                let (place, rest) = room.split_at_mut(piece.len());
+                place.copy_from_slice(piece);
+                room = rest;
+            }
+            Ok::<_, Infallible>(())
+        });
+        match joined {
+            Ok(whole) => whole,
+        }
     }
 
     /// Starts fetching the blocks of `range` that are absent and returns at once. Does nothing where too much is being fetched
@@ -363,16 +397,6 @@ impl BlockCache {
         };
         fetch.boxed().shared()
     }
-}
-
-/// One piece out of many; a single one is not copied.
-pub fn concatenate(mut pieces: Vec<Bytes>) -> Bytes {
-    if pieces.len() <= 1 {
-        return pieces.pop().unwrap_or_default();
-    }
-    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-    whole.freeze()
 }
 
 /// Where a block comes from.
@@ -570,6 +594,8 @@ impl std::fmt::Debug for BlockCache {
 }
 
 const PASSING_SHARE: u64 = 8;
+/// What is asked for together may take one part of so many.
+const KEPT_AT_ONCE_SHARE: u64 = 4;
 /// The rest is for blocks fetched ahead, which nobody has read yet: a cue's, or those beside what was asked for.
 const KEPT_PROVEN_SHARE: f64 = 0.75;
 /// A pass reads each block about once, and what it fetched ahead must be there when it comes to it.
