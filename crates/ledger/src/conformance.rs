@@ -194,6 +194,7 @@ async fn a_dropped_log_stays_dropped(store: &dyn LogStore, log: LogId) {
         assert!(matches!(refused, Err(LedgerError::Dropped { .. })), "{refused:?}");
     }
     assert!(matches!(store.end(log).await, Err(LedgerError::Dropped { .. })));
+    assert_eq!(store.end_known(log), None);
     assert!(matches!(store.base(log).await, Err(LedgerError::Dropped { .. })));
     assert!(matches!(
         store.read(log, 0, 1000).await,
@@ -256,6 +257,9 @@ async fn racing_writers_lose_nothing(store: &Arc<dyn LogStore>, log: LogId) {
                     while store.append(log, number, payload(writer * EACH + count)).await.unwrap() == Appended::Taken {
                         number += 1;
                     }
+                    // What was acknowledged counts, however the end is known.
+                    assert!(store.end_known(log).is_none_or(|end| end > number));
+                    assert!(store.end(log).await.unwrap() > number);
                 }
             })
         })

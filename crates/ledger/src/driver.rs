@@ -173,6 +173,7 @@ impl<M: Machine> Driver<M> {
             if self.may_read() {
                 self.catch_up().await;
             }
+            self.gather(&mut inputs).await;
             self.start();
             match self.next_event(&mut inputs).await {
                 Event::Appended(outcome) => self.appended(outcome),
@@ -211,6 +212,11 @@ impl<M: Machine> Driver<M> {
             end = ready(self.tail.as_mut()) => Event::Changed(end),
         };
         self.waiters.extend(readers.into_iter().map(Waiter::Reader));
+        self.take_in(edits);
+        event
+    }
+
+    fn take_in(&mut self, edits: Vec<Command<M>>) {
         self.pending
             .extend(edits.into_iter().map(|Command { edit, reply }| Pending {
                 edit,
@@ -219,12 +225,32 @@ impl<M: Machine> Driver<M> {
                 failures: 0,
                 checked: false,
             }));
-        event
+    }
+
+    /// Before an append starts, lets every task run that can: what they commit goes into the same group. Where nobody is about
+    /// to commit this takes no time; a group costs the same for one edit as for many.
+    async fn gather(&mut self, inputs: &mut Inputs<M>) {
+        for _ in 0..GATHER_ROUNDS_MAX {
+            let room = self.options.group_edits_max.saturating_sub(self.pending.len());
+            if !self.may_append() || room == 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
+            let edits: Vec<_> = std::iter::from_fn(|| inputs.commands.try_recv().ok()).take(room).collect();
+            if edits.is_empty() {
+                return;
+            }
+            self.take_in(edits);
+        }
+    }
+
+    fn may_append(&self) -> bool {
+        let current = self.end_seen <= self.state.number() && !self.read_back;
+        self.in_flight.is_none() && self.pause.is_none() && current && !self.pending.is_empty()
     }
 
     fn start(&mut self) {
-        let current = self.end_seen <= self.state.number() && !self.read_back;
-        while self.in_flight.is_none() && self.pause.is_none() && current && !self.pending.is_empty() {
+        while self.may_append() {
             self.start_append();
         }
         if self.end_read.is_none() && !self.waiters.is_empty() {
@@ -582,6 +608,8 @@ impl<M: Machine> Driver<M> {
 }
 
 const READERS_AT_ONCE_MAX: usize = 1024;
+/// How often others are let run before an append, as long as that brings edits.
+const GATHER_ROUNDS_MAX: usize = 4;
 
 /// Waits for an operation that may not be under way.
 async fn ready<T>(operation: Option<&mut BoxFuture<T>>) -> T {

@@ -60,6 +60,7 @@ pub enum Committed<M: Machine = State> {
 /// taken, it goes its way.
 pub struct Log<M: Machine = State> {
     id: LogId,
+    store: Arc<dyn LogStore>,
     states: watch::Receiver<Arc<M>>,
     commands: mpsc::Sender<Command<M>>,
     /// Reads wait in a queue of their own, so that they pass a full queue of edits.
@@ -70,6 +71,7 @@ impl<M: Machine> Clone for Log<M> {
     fn clone(&self) -> Self {
         Self {
             id: self.id,
+            store: Arc::clone(&self.store),
             states: self.states.clone(),
             commands: self.commands.clone(),
             reads: self.reads.clone(),
@@ -89,11 +91,12 @@ impl<M: Machine> Log<M> {
     ) -> Result<Self, LedgerError> {
         let (commands, command_queue) = mpsc::channel(options.queue_edits_max.max(1));
         let (reads, read_queue) = mpsc::channel(READERS_MAX);
-        let driver = Driver::open(store, id, checkpoints, options).await?;
+        let driver = Driver::open(Arc::clone(&store), id, checkpoints, options).await?;
         let states = driver.states();
         tokio::spawn(driver.run(Inputs::new(command_queue, read_queue)));
         Ok(Self {
             id,
+            store,
             states,
             commands,
             reads,
@@ -110,9 +113,16 @@ impl<M: Machine> Log<M> {
         self.states.borrow().clone()
     }
 
-    /// A state that has every edit acknowledged anywhere before this call. One read of the log's end serves all who
-    /// wait.
+    /// A state that has every edit acknowledged anywhere before this call. Where the end has to be asked for, one read of it
+    /// serves all who wait; where this process knows it and has reached it, nobody waits.
     pub async fn fresh(&self) -> Result<Arc<M>, LedgerError> {
+        // In this order: what is appended between the two only makes the state newer than it must be.
+        if let Some(end) = self.store.end_known(self.id) {
+            let state = self.current();
+            if state.number() >= end {
+                return Ok(state);
+            }
+        }
         let (reply, answer) = oneshot::channel();
         self.reads.send(reply).await.map_err(|_| LedgerError::Closed)?;
         answer.await.map_err(|_| LedgerError::Closed)?

@@ -27,6 +27,12 @@ pub trait LogStore: Send + Sync + 'static {
     /// The number the next entry will have. Linearizable: it counts every append acknowledged before the call.
     async fn end(&self, log: LogId) -> Result<u64, LedgerError>;
 
+    /// The same where this process knows it without asking anybody, no less linearizable; `None` where it would have to ask.
+    /// A state that has reached it is the newest there is: its reader need not wait for anything.
+    fn end_known(&self, _log: LogId) -> Option<u64> {
+        None
+    }
+
     /// Where the log begins.
     async fn base(&self, log: LogId) -> Result<Base, LedgerError>;
 

@@ -82,6 +82,10 @@ impl LogStore for MeteredLog {
         self.store.end(log).await
     }
 
+    fn end_known(&self, log: LogId) -> Option<u64> {
+        self.store.end_known(log)
+    }
+
     async fn base(&self, log: LogId) -> Result<Base, LedgerError> {
         self.store.base(log).await
     }

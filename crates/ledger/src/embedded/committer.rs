@@ -19,6 +19,9 @@ const GROUP_BYTES_MAX: usize = 32 << 20;
 /// Entries deleted along with one group, so that a long trim does not hold up appends.
 const TRIM_ENTRIES_MAX: usize = 512;
 
+/// Logs whose heads are remembered; beyond that all are forgotten, and read again.
+const HEADS_MAX: usize = 1 << 12;
+
 /// Something to be written about a log.
 pub(super) struct Request {
     pub(super) log: LogId,
@@ -82,6 +85,8 @@ pub(super) struct Committer {
     left_over: Option<Request>,
     /// There may be entries to delete.
     trims: bool,
+    /// Where logs begin and end that were written to lately: nobody else moves them.
+    heads: BTreeMap<LogId, Head>,
 }
 
 impl Committer {
@@ -92,6 +97,7 @@ impl Committer {
             queue,
             left_over: None,
             trims: true,
+            heads: BTreeMap::new(),
         }
     }
 
@@ -132,10 +138,7 @@ impl Committer {
         self.trims |= group.iter().any(|request| !matches!(request.verb, Verb::Append { .. }));
         match self.transact(&group) {
             Ok((outcomes, changes)) => {
-                changes.into_iter().for_each(|(log, state)| match state {
-                    LogState::Live(head) => self.shared.ends.publish(log, head.end),
-                    LogState::Dropped => self.shared.ends.dropped(log),
-                });
+                changes.into_iter().for_each(|(log, state)| self.changed(log, state));
                 group
                     .into_iter()
                     .zip(outcomes)
@@ -145,7 +148,25 @@ impl Committer {
                 // redb refuses all work after a failed write or sync, so nothing is built on what may be lost.
                 tracing::error!(%error, "cannot commit to the ledger");
                 self.trims = false;
+                self.heads.clear();
                 group.into_iter().for_each(|request| request.answer(Err(error.clone())));
+            }
+        }
+    }
+
+    /// A log is as readers may see it from now on.
+    fn changed(&mut self, log: LogId, state: LogState) {
+        if self.heads.len() >= HEADS_MAX {
+            self.heads.clear();
+        }
+        match state {
+            LogState::Live(head) => {
+                self.heads.insert(log, head);
+                self.shared.ends.publish(log, head.end);
+            }
+            LogState::Dropped => {
+                self.heads.remove(&log);
+                self.shared.ends.dropped(log);
             }
         }
     }
@@ -157,7 +178,7 @@ impl Committer {
         let mut tables =
             WriteTables::open(&transaction).map_err(|error| LedgerError::unavailable("open the tables", error))?;
         for request in group {
-            match perform(&mut tables, request, &mut changes) {
+            match perform(&mut tables, request, &self.heads, &mut changes) {
                 // The database is at fault, not the request.
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 outcome => outcomes.push(outcome),
@@ -178,12 +199,17 @@ impl Committer {
 }
 
 /// Performs one request on the tables; `changes` has what those before it in the group did.
-fn perform(tables: &mut WriteTables<'_>, request: &Request, changes: &mut Changes) -> Result<Outcome, LedgerError> {
+fn perform(
+    tables: &mut WriteTables<'_>,
+    request: &Request,
+    heads: &BTreeMap<LogId, Head>,
+    changes: &mut Changes,
+) -> Result<Outcome, LedgerError> {
     let log = request.log;
     let head = match changes.get(&log) {
         Some(LogState::Live(head)) => Ok(*head),
         Some(LogState::Dropped) => Err(LedgerError::Dropped { log }),
-        None => tables.head(log),
+        None => heads.get(&log).map_or_else(|| tables.head(log), |head| Ok(*head)),
     };
     let next = match &request.verb {
         Verb::Append { number, entry, .. } => {

@@ -17,6 +17,8 @@ pub(super) struct Ends(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     known: BTreeMap<LogId, Known>,
+    /// How often all were forgotten.
+    forgotten: u64,
     watchers: BTreeMap<LogId, watch::Sender<u64>>,
 }
 
@@ -26,8 +28,26 @@ enum Known {
     Dropped,
 }
 
+/// A moment before a read of the database: what it finds is news only if nothing was forgotten since.
+#[derive(Clone, Copy)]
+pub(super) struct Moment(u64);
+
 impl Ends {
-    /// The log's end, if the committer wrote to the log lately.
+    /// Now.
+    pub(super) fn moment(&self) -> Moment {
+        Moment(self.0.lock().forgotten)
+    }
+
+    /// Remembers an end that was read from the database after `since`. What the committer published meanwhile stands: it is no
+    /// older than what was read.
+    pub(super) fn learn(&self, log: LogId, end: u64, since: Moment) {
+        let mut inner = self.0.lock();
+        if inner.forgotten == since.0 && !inner.known.contains_key(&log) {
+            inner.remember(log, Known::End(end));
+        }
+    }
+
+    /// The log's end, if the committer wrote to the log lately or somebody read it.
     pub(super) fn known(&self, log: LogId) -> Option<Result<u64, LedgerError>> {
         self.0.lock().known.get(&log).map(|known| match known {
             Known::End(end) => Ok(*end),
@@ -66,6 +86,7 @@ impl Inner {
     fn remember(&mut self, log: LogId, known: Known) {
         if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&log) {
             self.known.clear();
+            self.forgotten += 1;
         }
         self.known.insert(log, known);
     }
@@ -95,5 +116,36 @@ impl Drop for Watch<'_> {
         {
             inner.watchers.remove(&self.log);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_remembered_unless_it_may_be_old() {
+        let ends = Ends::default();
+        let known = |log| ends.known(LogId(log)).map(|end| end.unwrap());
+        let since = ends.moment();
+        ends.learn(LogId(1), 5, since);
+        assert_eq!(known(1), Some(5));
+        // The read began before the append that was published meanwhile.
+        ends.publish(LogId(2), 7);
+        ends.learn(LogId(2), 6, since);
+        assert_eq!(known(2), Some(7));
+        ends.dropped(LogId(3));
+        ends.learn(LogId(3), 6, since);
+        assert!(matches!(ends.known(LogId(3)), Some(Err(LedgerError::Dropped { .. }))));
+        // Nor is it known any more whether something was.
+        ends.publish(LogId(4), 9);
+        for log in 0..KNOWN_MAX as u128 {
+            ends.publish(LogId(1000 + log), 1);
+        }
+        assert_eq!(known(4), None, "all were forgotten");
+        ends.learn(LogId(4), 8, since);
+        assert_eq!(known(4), None);
+        ends.learn(LogId(4), 9, ends.moment());
+        assert_eq!(known(4), Some(9));
     }
 }

@@ -150,8 +150,18 @@ impl LogStore for EmbeddedStore {
     async fn end(&self, log: LogId) -> Result<u64, LedgerError> {
         match self.shared.ends.known(log) {
             Some(end) => end,
-            None => self.query(log, |tables, log| Ok(tables.head(log)?.end)).await,
+            None => {
+                let since = self.shared.ends.moment();
+                let end = self.query(log, |tables, log| Ok(tables.head(log)?.end)).await?;
+                self.shared.ends.learn(log, end, since);
+                Ok(end)
+            }
         }
+    }
+
+    /// The file has one owner, which is this process.
+    fn end_known(&self, log: LogId) -> Option<u64> {
+        self.shared.ends.known(log)?.ok()
     }
 
     async fn base(&self, log: LogId) -> Result<Base, LedgerError> {

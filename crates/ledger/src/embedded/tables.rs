@@ -57,7 +57,10 @@ pub(super) fn prepare(database: &Database, path: &str) -> Result<(), LedgerError
             "its layout has version {other}, this build knows {VERSION}"
         ))),
         None => {
-            WriteTables::open(&transaction).map_err(|error| bad(error.to_string()))?;
+            let mut tables = WriteTables::open(&transaction).map_err(|error| bad(error.to_string()))?;
+            tables.bases()?;
+            tables.trims()?;
+            drop(tables);
             transaction.commit().map_err(|error| bad(error.to_string()))
         }
     }
@@ -115,24 +118,36 @@ impl ReadTables {
     }
 }
 
-/// The tables within the committer's transaction.
+/// The tables within the committer's transaction. Most transactions append and nothing else, so that the others are opened by
+/// whoever needs them.
 pub(super) struct WriteTables<'t> {
+    transaction: &'t WriteTransaction,
     entries: Table<'t, EntryKey, &'static [u8]>,
-    bases: Table<'t, u128, BaseRow>,
-    trims: Table<'t, u128, ()>,
+    bases: Option<Table<'t, u128, BaseRow>>,
+    trims: Option<Table<'t, u128, ()>>,
 }
 
 impl<'t> WriteTables<'t> {
     pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, TableError> {
         Ok(Self {
+            transaction,
             entries: transaction.open_table(ENTRIES)?,
-            bases: transaction.open_table(BASES)?,
-            trims: transaction.open_table(TRIMS)?,
+            bases: None,
+            trims: None,
         })
     }
 
-    pub(super) fn head(&self, log: LogId) -> Result<Head, LedgerError> {
-        head(&self.entries, &self.bases, log)
+    pub(super) fn head(&mut self, log: LogId) -> Result<Head, LedgerError> {
+        let bases = opened(self.transaction, BASES, &mut self.bases)?;
+        head(&self.entries, bases, log)
+    }
+
+    fn bases(&mut self) -> Result<&mut Table<'t, u128, BaseRow>, LedgerError> {
+        opened(self.transaction, BASES, &mut self.bases)
+    }
+
+    fn trims(&mut self) -> Result<&mut Table<'t, u128, ()>, LedgerError> {
+        opened(self.transaction, TRIMS, &mut self.trims)
     }
 
     pub(super) fn insert(&mut self, log: LogId, number: u64, entry: &[u8]) -> Result<(), LedgerError> {
@@ -153,20 +168,20 @@ impl<'t> WriteTables<'t> {
     }
 
     fn put_base(&mut self, log: LogId, row: BaseRow) -> Result<(), LedgerError> {
-        self.bases.insert(log.0, row).map_err(failed("write a base"))?;
-        self.trims.insert(log.0, ()).map(drop).map_err(failed("note a trim"))
+        self.bases()?.insert(log.0, row).map_err(failed("write a base"))?;
+        self.trims()?.insert(log.0, ()).map(drop).map_err(failed("note a trim"))
     }
 
     /// Deletes at most `count_max` entries below their logs' bases. Answers whether there may be more.
     pub(super) fn trim(&mut self, count_max: usize) -> Result<bool, LedgerError> {
         let next = self
-            .trims
+            .trims()?
             .first()
             .map_err(failed("read trims"))?
             .map(|(log, _)| log.value());
         let Some(log) = next else { return Ok(false) };
         let first = self
-            .bases
+            .bases()?
             .get(log)
             .map_err(failed("read a base"))?
             .map_or(0, |row| row.value().0);
@@ -183,9 +198,23 @@ impl<'t> WriteTables<'t> {
             self.entries.remove((log, *number)).map_err(failed("delete an entry"))?;
         }
         if numbers.len() < count_max {
-            self.trims.remove(log).map_err(failed("end a trim"))?;
+            self.trims()?.remove(log).map_err(failed("end a trim"))?;
         }
         Ok(true)
+    }
+}
+
+fn opened<'a, 't, K: redb::Key + 'static, V: redb::Value + 'static>(
+    transaction: &'t WriteTransaction,
+    definition: TableDefinition<'_, K, V>,
+    table: &'a mut Option<Table<'t, K, V>>,
+) -> Result<&'a mut Table<'t, K, V>, LedgerError> {
+    match table {
+        Some(table) => Ok(table),
+        none => {
+            let opened = transaction.open_table(definition);
+            Ok(none.insert(opened.map_err(|error| LedgerError::unavailable("open a table", error))?))
+        }
     }
 }
 
