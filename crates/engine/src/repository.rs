@@ -62,8 +62,11 @@ impl Repository {
         let mut newest = self.newest.lock();
         match &*newest {
             Some(view) if view.is_of(&state) => view.clone(),
-            _ => {
-                let view = View::new(state, self.record, Arc::clone(&self.world));
+            known => {
+                let view = match known {
+                    Some(view) => view.of_state(state),
+                    None => View::new(state, self.record, Arc::clone(&self.world)),
+                };
                 *newest = Some(view.clone());
                 view
             }

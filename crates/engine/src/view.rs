@@ -30,10 +30,10 @@ struct Inner {
     format: ObjectFormat,
     log: LogId,
     world: Arc<World>,
-    /// Layers in the bucket, newest first, their filters loaded.
-    bucket: OnceCell<Vec<Arc<Layer>>>,
+    /// Layers in the bucket, newest first, their filters loaded. Views in whose states they are the same share them.
+    bucket: Arc<OnceCell<Vec<Arc<Layer>>>>,
     /// Set once their filters of blobs are loaded, too.
-    blob_filters: OnceCell<()>,
+    blob_filters: Arc<OnceCell<()>>,
     graph: OnceCell<Arc<Graph>>,
     /// What is reachable from refs that certain rules do not hide.
     reaches: Kept<Arc<Reach>>,
@@ -76,16 +76,38 @@ pub struct Location {
 
 impl View {
     pub(crate) fn new(state: Arc<State>, record: RepositoryRecord, world: Arc<World>) -> Self {
-        let (bucket, graph) = (OnceCell::new(), OnceCell::new());
         Self {
             inner: Arc::new(Inner {
                 state,
                 format: record.object_format,
                 log: record.log,
                 world,
+                bucket: Arc::default(),
+                blob_filters: Arc::default(),
+                graph: OnceCell::new(),
+                reaches: Kept::default(),
+                hiding: Kept::default(),
+            }),
+        }
+    }
+
+    /// The view of another state of the same repository, with what this one has loaded that is the same there.
+    pub(crate) fn of_state(&self, state: Arc<State>) -> Self {
+        let inner = &self.inner;
+        let same = Arc::ptr_eq(state.bucket_layers(), inner.state.bucket_layers());
+        let (bucket, blob_filters) = match same {
+            true => (Arc::clone(&inner.bucket), Arc::clone(&inner.blob_filters)),
+            false => Default::default(),
+        };
+        Self {
+            inner: Arc::new(Inner {
+                state,
+                format: inner.format,
+                log: inner.log,
+                world: Arc::clone(&inner.world),
                 bucket,
-                blob_filters: OnceCell::new(),
-                graph,
+                blob_filters,
+                graph: OnceCell::new(),
                 reaches: Kept::default(),
                 hiding: Kept::default(),
             }),
@@ -249,6 +271,11 @@ impl View {
             .collect())
     }
 
+    /// The objects at these places, in that order.
+    pub(crate) async fn objects_at(&self, locations: &[Location]) -> Result<Vec<(ObjectKind, Bytes)>, EngineError> {
+        objects::read(self, locations).await
+    }
+
     /// The commit graph; loaded at the first call, one round trip for all layers together, and then kept.
     pub async fn graph(&self) -> Result<Arc<Graph>, EngineError> {
         let load = || async {
@@ -303,13 +330,7 @@ impl View {
 
     async fn bucket_layers(&self) -> Result<&[Arc<Layer>], EngineError> {
         let load = || async {
-            let records = self
-                .inner
-                .state
-                .layers()
-                .iter()
-                .rev()
-                .filter(|record| !record.is_inline());
+            let records = self.inner.state.bucket_layers().iter().rev();
             let open = |record: &Arc<_>| Layer::of(record, self.inner.log, &self.inner.world.cache);
             let layers = records.map(open).collect::<Result<Vec<_>, EngineError>>()?;
             load_filters(&layers, CuePart::Structure).await?;

@@ -3,130 +3,114 @@
 use crate::conflict::Conflict;
 use crate::layers::{LayerRecord, Layers};
 use bytes::Bytes;
-use cuesta_format::{CueHeader, FormatError, LayerId, LayerPlace, Lookup, SectionKind};
+use cuesta_format::{CueHeader, FormatError, LayerPlace, Lookup, SectionKind};
 use cuesta_git::{ObjectFormat, ObjectId};
-use imbl::HashMap;
-use imbl::hashmap::Entry;
-use std::sync::Arc;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+use std::sync::{Arc, Weak};
 
-/// Where an object lies: a layer's id, as bytes that need no alignment, and the entry there.
-#[derive(Clone, Copy)]
+/// Where an object lies: a layer, and the entry there.
 struct Place {
-    layer: [u8; 16],
+    layer: Weak<LayerRecord>,
     entry: u32,
 }
 
-/// Where copies of an object lie, oldest layer first. Nearly always there is one. Every change of a map that is shared
-/// copies tens of these, so that it must cost little.
-#[derive(Clone)]
-enum Places {
-    One(Place),
-    Several(Arc<[Place]>),
-}
+/// Where copies of an object lie, in the order in which they came. Nearly always there is one.
+type Places = SmallVec<[Place; 1]>;
 
-impl Place {
-    fn new(layer: LayerId, entry: u32) -> Self {
-        Self {
-            layer: layer.0.to_be_bytes(),
-            entry,
-        }
-    }
-
-    fn layer(self) -> LayerId {
-        LayerId(u128::from_be_bytes(self.layer))
-    }
-}
-
-impl Places {
-    fn list(&self) -> &[Place] {
-        match self {
-            Self::One(place) => std::slice::from_ref(place),
-            Self::Several(places) => places,
-        }
-    }
-
-    fn push(&mut self, place: Place) {
-        *self = Self::Several(self.list().iter().copied().chain([place]).collect());
-    }
-
-    /// What remains without a layer.
-    fn without(&self, layer: LayerId) -> Option<Self> {
-        let rest: Vec<Place> = self
-            .list()
-            .iter()
-            .copied()
-            .filter(|place| place.layer() != layer)
-            .collect();
-        match rest.as_slice() {
-            [] => None,
-            [place] => Some(Self::One(*place)),
-            several => Some(Self::Several(several.into())),
-        }
-    }
-}
-
-/// Object id to places.
+/// Object id to places: one table for a state and those that follow it, which only grows.
+///
+/// It may know of more than a state has, and never of less: of layers that left since it was begun, that later states have,
+/// or whose edit did not become durable. So a place counts only if its very record is in the state that asks. A state in which
+/// most of the table counts no more begins another; older states keep theirs.
 #[derive(Clone, Default)]
 pub(crate) struct InlineObjects {
-    places: HashMap<ObjectId, Places>,
+    table: Arc<RwLock<Table>>,
+    /// Objects of layers that left since the table was begun.
+    left: u64,
 }
 
-impl InlineObjects {
-    /// The newest inline layer that has the object, and the object's entry there.
-    pub(crate) fn find(&self, oid: &ObjectId) -> Option<(LayerId, u32)> {
-        let newest = self.places.get(oid)?.list().last()?;
-        Some((newest.layer(), newest.entry))
+#[derive(Default)]
+struct Table {
+    rows: HashTable<(ObjectId, Places)>,
+}
+
+impl Table {
+    fn with_capacity(objects: usize) -> Self {
+        Self {
+            rows: HashTable::with_capacity(objects),
+        }
     }
 
-    /// Performs a change; `kept` are the layers that are there after it.
-    pub(crate) fn change(&mut self, change: InlineChange, kept: &Layers) {
-        let added = |layer: &LayerRecord| change.added.iter().any(|(record, _)| record.meta.id == layer.meta.id);
-        self.remove(&change.gone, kept, added);
-        for (record, lookup) in &change.added {
-            self.add(record, lookup);
-        }
+    fn find(&self, oid: &ObjectId) -> &[Place] {
+        let row = self.rows.find(spread(oid), |(held, _)| held == oid);
+        row.map_or(&[], |(_, places)| places.as_slice())
     }
 
     fn add(&mut self, record: &Arc<LayerRecord>, lookup: &Lookup) {
         for (oid, entry) in rows(lookup) {
-            let place = Place::new(record.meta.id, entry);
-            match self.places.entry(oid) {
-                Entry::Occupied(mut places) => places.get_mut().push(place),
+            let layer = Arc::downgrade(record);
+            let place = Place { layer, entry };
+            let row = self
+                .rows
+                .entry(spread(&oid), |(held, _)| *held == oid, |(held, _)| spread(held));
+            match row {
+                Entry::Occupied(mut row) => {
+                    let places = &mut row.get_mut().1;
+                    // An edit whose append is repeated is applied again, and makes new records.
+                    places.retain(|place| place.layer.strong_count() > 0);
+                    places.push(place);
+                }
                 Entry::Vacant(vacant) => {
-                    vacant.insert(Places::One(place));
+                    vacant.insert((oid, Places::from([place])));
                 }
             }
         }
     }
+}
 
-    /// Forgets layers; `kept` are those that stay, but for those `added` only now. A flush takes nearly all, so that
-    /// starting anew from the few that stay is cheaper than taking out one object after the other.
-    fn remove(&mut self, gone: &[Arc<LayerRecord>], kept: &Layers, added: impl Fn(&LayerRecord) -> bool) {
-        let gone: Vec<_> = gone.iter().filter(|record| record.is_inline()).collect();
-        if gone.is_empty() {
-            return;
-        }
-        let objects_gone: u64 = gone.iter().map(|record| u64::from(record.meta.objects)).sum();
-        if objects_gone.saturating_mul(2) < self.places.len() as u64 {
-            return gone.into_iter().for_each(|record| self.remove_one(record));
-        }
-        self.places = HashMap::default();
-        for record in kept.list().iter().filter(|record| record.is_inline() && !added(record)) {
-            // What was taken in before can be taken in again.
-            if let Ok(Some(lookup)) = lookup(record) {
-                self.add(record, &lookup);
-            }
-        }
+/// Ids are spread already. Objects ground so that many share a slot cost their maker far more than us, and the table does not
+/// live longer than a few flushes.
+fn spread(oid: &ObjectId) -> u64 {
+    let first = oid.as_bytes().first_chunk::<8>();
+    first.map_or(0, |first| u64::from_le_bytes(*first))
+}
+
+impl InlineObjects {
+    /// The newest of these layers that is inline and has the object, and the object's entry there.
+    pub(crate) fn find<'a>(&self, oid: &ObjectId, layers: &'a Layers) -> Option<(&'a Arc<LayerRecord>, u32)> {
+        let table = self.table.read();
+        let mut places = table.find(oid).iter().rev();
+        places.find_map(|place| {
+            let record = layers.find(place.layer.upgrade()?.meta.id)?;
+            std::ptr::eq(place.layer.as_ptr(), Arc::as_ptr(record)).then_some((record, place.entry))
+        })
     }
 
-    fn remove_one(&mut self, record: &LayerRecord) {
-        let Ok(Some(lookup)) = lookup(record) else { return };
-        for (oid, _) in rows(&lookup) {
-            match self.places.get(&oid).map(|places| places.without(record.meta.id)) {
-                Some(Some(rest)) => drop(self.places.insert(oid, rest)),
-                Some(None) => drop(self.places.remove(&oid)),
-                None => {}
+    /// Performs a change; `kept` are the layers that are there after it.
+    pub(crate) fn change(&mut self, change: &InlineChange, kept: &Layers) {
+        let gone = change.gone.iter().filter(|record| record.is_inline());
+        self.left += gone.map(|record| u64::from(record.meta.objects)).sum::<u64>();
+        let added = |layer: &LayerRecord| change.added.iter().any(|(record, _)| record.meta.id == layer.meta.id);
+        let held = self.table.read().rows.len();
+        if self.left.saturating_mul(2) > held as u64 {
+            let mut table = Table::with_capacity(held);
+            for record in kept.list().iter().filter(|record| record.is_inline() && !added(record)) {
+                // What was taken in before can be taken in again.
+                if let Ok(Some(lookup)) = lookup(record) {
+                    table.add(record, &lookup);
+                }
             }
+            *self = Self {
+                table: Arc::new(RwLock::new(table)),
+                left: 0,
+            };
+        }
+        let mut table = self.table.write();
+        for (record, lookup) in &change.added {
+            table.add(record, lookup);
         }
     }
 }

@@ -61,11 +61,24 @@ impl fmt::Debug for LayerRecord {
 pub(crate) struct Layers {
     list: Vector<Arc<LayerRecord>>,
     by_id: OrdMap<LayerId, Arc<LayerRecord>>,
+    /// Those of the list that are in the bucket: few, where a second of pushes leaves thousands that are not.
+    bucket: Arc<[Arc<LayerRecord>]>,
 }
 
 impl Layers {
     pub(crate) fn list(&self) -> &Vector<Arc<LayerRecord>> {
         &self.list
+    }
+
+    /// Those in the bucket, newest last; the same list as before as long as none came or went.
+    pub(crate) fn bucket(&self) -> &Arc<[Arc<LayerRecord>]> {
+        &self.bucket
+    }
+
+    /// Works out anew which are in the bucket. Cost: a pass over the list.
+    pub(crate) fn list_bucket(&mut self) {
+        let in_bucket = self.list.iter().filter(|record| !record.is_inline());
+        self.bucket = in_bucket.cloned().collect();
     }
 
     pub(crate) fn find(&self, id: LayerId) -> Option<&Arc<LayerRecord>> {

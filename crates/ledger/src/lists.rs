@@ -98,9 +98,13 @@ impl Lists {
     fn change_layers(&mut self, removed: &[LayerId], planned: Planned, number: u64) {
         let (gone, mut place) = self.layers.remove(removed);
         self.retired.retire(&gone, number);
+        let inline_only = gone.iter().chain(&planned.added).all(|record| record.is_inline());
         for record in planned.added {
             self.layers.insert(record, &mut place);
         }
-        self.inline_objects.change(planned.objects.removing(gone), &self.layers);
+        if !inline_only {
+            self.layers.list_bucket();
+        }
+        self.inline_objects.change(&planned.objects.removing(gone), &self.layers);
     }
 }

@@ -68,6 +68,12 @@ impl State {
         self.lists.layers.list()
     }
 
+    /// Those of the layers that are in the bucket, newest last. States of which one follows the other share the list as long as
+    /// it stays the same.
+    pub fn bucket_layers(&self) -> &Arc<[Arc<LayerRecord>]> {
+        self.lists.layers.bucket()
+    }
+
     /// The layer of that id.
     pub fn layer(&self, id: LayerId) -> Option<&Arc<LayerRecord>> {
         self.lists.layers.find(id)
@@ -80,8 +86,7 @@ impl State {
 
     /// Where an object lies in the inline layers: the newest that has it, and its entry there.
     pub fn inline_object(&self, oid: &ObjectId) -> Option<(&Arc<LayerRecord>, u32)> {
-        let (layer, entry) = self.lists.inline_objects.find(oid)?;
-        Some((self.lists.layers.find(layer)?, entry))
+        self.lists.inline_objects.find(oid, &self.lists.layers)
     }
 
     /// The object that `name` stands for: through symbolic refs, as deep as git follows them.
