@@ -2,6 +2,7 @@
 
 use crate::turns;
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -64,16 +65,40 @@ impl Entropy {
     /// 128 random bits, enough for an id that nobody else will choose.
     pub fn bits128(&self) -> u128 {
         match &self.0 {
-            Source::System => {
-                let mut bytes = [0u8; 16];
-                // Ids must not collide between nodes, so they come from the kernel and not from a user-space generator.
-                match getrandom::fill(&mut bytes) {
-                    Ok(()) => u128::from_le_bytes(bytes),
-                    Err(error) => panic!("the operating system gives no randomness: {error}"),
-                }
-            }
+            Source::System => STOCK.with_borrow_mut(Stock::take),
             Source::Seeded(_) => u128::from(self.bits64()) << 64 | u128::from(self.bits64()),
         }
+    }
+}
+
+/// Random bits for so many ids come from the kernel at once.
+const STOCK_IDS: usize = 32;
+
+thread_local! {
+    static STOCK: RefCell<Stock> = const { RefCell::new(Stock { ids: [0; STOCK_IDS], left: 0 }) };
+}
+
+/// Ids for one thread. They must not collide between nodes, so they are the kernel's bits and not those of a user-space generator;
+/// each is given once.
+struct Stock {
+    ids: [u128; STOCK_IDS],
+    left: usize,
+}
+
+impl Stock {
+    fn take(&mut self) -> u128 {
+        if self.left == 0 {
+            let mut bytes = [0; 16 * STOCK_IDS];
+            if let Err(error) = getrandom::fill(&mut bytes) {
+                panic!("the operating system gives no randomness: {error}");
+            }
+            for (id, bytes) in self.ids.iter_mut().zip(bytes.as_chunks::<16>().0) {
+                *id = u128::from_le_bytes(*bytes);
+            }
+            self.left = STOCK_IDS;
+        }
+        self.left -= 1;
+        self.ids.get_mut(self.left).map_or(0, std::mem::take)
     }
 }
 
