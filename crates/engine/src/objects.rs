@@ -36,6 +36,11 @@ pub(crate) type Object = (ObjectKind, Bytes);
 // Boxed for the reason `Layer::read` is.
 pub(crate) fn read<'a>(view: &'a View, wanted: &'a [Location]) -> BoxFuture<'a, Result<Vec<Object>, EngineError>> {
     Box::pin(async move {
+        if let [location] = wanted
+            && let Some(object) = read_inline(view, location).await?
+        {
+            return Ok(vec![object]);
+        }
         let mut objects = Vec::with_capacity(wanted.len());
         let mut batch = Batch::default();
         for location in wanted {
@@ -47,6 +52,32 @@ pub(crate) fn read<'a>(view: &'a View, wanted: &'a [Location]) -> BoxFuture<'a, 
         objects.append(&mut batch.finish(view).await?);
         Ok(objects)
     })
+}
+
+/// One small object that is whole and in memory: as a push finds the trees of the one before.
+async fn read_inline(view: &View, location: &Location) -> Result<Option<Object>, EngineError> {
+    let Location { layer, entry } = location;
+    if !layer.is_inline() {
+        return Ok(None);
+    }
+    let index = layer.index().await?;
+    let is_simple = *entry < index.entries.len()
+        && index.entries.base(*entry) == Base::None
+        && index.entries.size(*entry) <= INLINE_DECODE_BYTES_MAX;
+    if !is_simple {
+        return Ok(None);
+    }
+    let mut node = Node {
+        layer: Arc::clone(layer),
+        stored: layer.read(index.entries.range(*entry)).await?,
+        index,
+        entry: *entry,
+        base: None,
+        uses: 1,
+        object: None,
+    };
+    let object = node.decode(None, view.world().options.check_ids, &mut WholeInflater::new())?;
+    Ok(Some((node.index.kind(*entry), object)))
 }
 
 /// Positions in a graph as locations.

@@ -17,6 +17,9 @@ pub(crate) enum Stored {
     Named(u32),
 }
 
+/// Entries for which room is made before they come.
+const RESERVED_MAX: usize = 256;
+
 /// One entry; until its delta is resolved the size is the delta's own and there is no kind. Sixteen bytes.
 #[derive(Clone, Copy)]
 struct Row {
@@ -158,8 +161,18 @@ impl Entries {
         self.oids.resize(self.oids.len() + self.format.width(), 0);
     }
 
-    /// Gives back room kept for more entries.
+    /// Makes room for so many entries, or the first of them: a pack says how many it has before it shows any.
+    pub(crate) fn reserve(&mut self, entries: usize) {
+        let entries = entries.min(RESERVED_MAX);
+        self.rows.reserve(entries);
+        self.oids.reserve(entries * self.format.width());
+    }
+
+    /// Gives back room kept for more entries, if it is worth the copying.
     pub(crate) fn shrink(&mut self) {
+        if self.rows.capacity() <= RESERVED_MAX {
+            return;
+        }
         self.rows.shrink_to_fit();
         self.oids.shrink_to_fit();
         self.named_bases.shrink_to_fit();

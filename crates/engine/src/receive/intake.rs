@@ -33,6 +33,11 @@ impl Intake {
         }
     }
 
+    /// So many bytes are about to come.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.parser.expect(bytes);
+    }
+
     /// Takes the next bytes of the current pack.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), IntakeError> {
         self.parser.feed(bytes)

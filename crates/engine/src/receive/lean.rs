@@ -142,15 +142,16 @@ impl Known for Lean {
 
     fn objects(&self, oids: &[ObjectId]) -> Result<Vec<Option<(ObjectKind, Bytes)>>, IntakeError> {
         self.wait(async {
-            let mut known = Vec::with_capacity(oids.len());
+            let (mut known, mut found) = (Vec::with_capacity(oids.len()), Vec::with_capacity(oids.len()));
             for oid in oids {
-                known.push(self.find(oid).await?.is_some());
+                let location = self.find(oid).await?;
+                known.push(location.is_some());
+                found.extend(location);
             }
-            let objects = self.view.objects(oids).await?;
-            Ok(objects
+            let mut objects = self.view.objects_at(&found).await?.into_iter();
+            Ok(known
                 .into_iter()
-                .zip(known)
-                .map(|(object, known)| object.filter(|_| known))
+                .map(|known| if known { objects.next() } else { None })
                 .collect())
         })
     }

@@ -4,6 +4,7 @@
 //! of it is trusted before it is checked, and nothing of a refused push is visible or kept.
 
 mod audit;
+mod buffer;
 mod build;
 mod check;
 mod commit;

@@ -127,6 +127,11 @@ impl PackParser {
         matches!(self.state, State::Done)
     }
 
+    /// Makes room for so many bytes at once.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.spool.reserve(bytes);
+    }
+
     /// Takes the next bytes.
     pub(crate) fn feed(&mut self, mut input: &[u8]) -> Result<(), IntakeError> {
         self.bytes += input.len() as u64;
@@ -190,6 +195,7 @@ impl PackParser {
         self.checksum.update(&self.carry);
         self.carry.clear();
         self.left = count;
+        self.entries.reserve(count as usize);
         self.next_entry();
         Ok(used)
     }

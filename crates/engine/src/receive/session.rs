@@ -1,5 +1,6 @@
 //! One push from its first byte to its report: the bytes come in on the reactor, the work happens off it.
 
+use super::buffer::Buffer;
 use super::commit::Commit;
 use super::error::IntakeError;
 use super::intake::{Intake, Settled};
@@ -31,7 +32,7 @@ const BATCH_LEN: usize = 512 << 10;
 pub struct Receiver<'a> {
     push: Push<'a>,
     /// Bytes not yet taken apart.
-    buffer: Vec<u8>,
+    buffer: Buffer,
     /// One small pack, whole, that is still in the buffer.
     is_small: bool,
     state: Parsing,
@@ -70,7 +71,7 @@ impl<'a> Receiver<'a> {
             limits,
             Policy::fsck(&view.settings(), view.object_format()),
         );
-        let (buffer, state) = (Vec::new(), Parsing::Fresh);
+        let (buffer, state) = (Buffer::default(), Parsing::Fresh);
         let push = Push {
             repository,
             unborn,
@@ -94,7 +95,7 @@ impl<'a> Receiver<'a> {
             self.is_small = false;
             self.parse(true).await;
         }
-        self.buffer.extend_from_slice(&bytes);
+        self.buffer.push(bytes);
         if self.buffer.len() >= BATCH_LEN {
             self.parse(false).await;
         }
@@ -104,7 +105,7 @@ impl<'a> Receiver<'a> {
     /// Whether nothing more is to come of the current pack: it has come to its end, or it is refused already. For senders
     /// that do not say when they are done; finding out takes apart what was fed so far.
     pub async fn is_pack_whole(&mut self) -> bool {
-        if !self.buffer.is_empty() {
+        if self.buffer.len() > 0 {
             self.parse(false).await;
         }
         self.settle_parsing().await;
@@ -142,7 +143,7 @@ impl<'a> Receiver<'a> {
         let mut work = async move {
             workers
                 .run(move || {
-                    intake.feed(&bytes)?;
+                    bytes.pieces().try_for_each(|piece| intake.feed(piece))?;
                     if end_of_pack {
                         intake.finish_pack()?;
                     }
@@ -249,7 +250,7 @@ impl<'a> Receiver<'a> {
                     .await;
             }
             Parsing::Busy(_) => return Err(IntakeError::Internal("the parser is still busy")),
-            Parsing::Fresh => Bytes::from(std::mem::take(&mut self.buffer)),
+            Parsing::Fresh => std::mem::take(&mut self.buffer),
         };
         let take = move |options: IntakeOptions, lean: &Lean| {
             Taken::small(options, has_pack.then_some(&work), lean, &shallow, &values)
@@ -302,8 +303,9 @@ impl Push<'_> {
         &self,
         work: impl FnOnce(&Lean) -> Result<T, IntakeError> + Send + 'static,
     ) -> Result<T, IntakeError> {
-        let lean = Lean::waiting(self.view.clone(), self.workers());
-        self.workers().run(move || work(&lean)).await
+        let (lean, workers) = (Lean::waiting(self.view.clone(), self.workers()), self.workers());
+        // In a place of its own: small pushes, which take the room for it along, do not come here.
+        async move { workers.run(move || work(&lean)).await }.boxed().await
     }
 
     /// All that may refuse a command.
@@ -476,7 +478,7 @@ pub(crate) struct Taken {
 impl Taken {
     fn small(
         options: IntakeOptions,
-        pack: Option<&Bytes>,
+        pack: Option<&Buffer>,
         lean: &Lean,
         shallow: &HashSet<ObjectId>,
         values: &[ObjectId],
@@ -484,7 +486,8 @@ impl Taken {
         let is_small = options.work_bytes_max == SMALL_PUSH_WORK_MAX;
         let mut intake = Intake::new(options);
         if let Some(pack) = pack {
-            intake.feed(pack)?;
+            intake.expect(pack.len());
+            pack.pieces().try_for_each(|piece| intake.feed(piece))?;
             intake.finish_pack()?;
         }
         Ok(Self {

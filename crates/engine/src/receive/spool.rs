@@ -44,6 +44,13 @@ impl Spool {
         self.written + self.memory.len() as u64
     }
 
+    /// Makes room for so many bytes, as far as they would stay in memory.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        if self.file.is_none() {
+            self.memory.reserve(bytes.min(self.memory_bytes_max));
+        }
+    }
+
     /// Adds bytes at the end.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.memory.extend_from_slice(bytes);

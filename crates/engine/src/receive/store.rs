@@ -10,6 +10,7 @@ use crate::layer_builder::{Built, Chunk};
 use bytes::Bytes;
 use cuesta_format::{AddedLayer, LayerId, LayerMeta, LayerPlace, LogId, layer_cue_key, layer_pack_key};
 use cuesta_store::{Bucket, Entropy, StoreError, Upload, Workers};
+use futures::FutureExt as _;
 
 /// Bytes of a pack that are made before they are sent on.
 const CHUNK_LEN: usize = 4 << 20;
@@ -80,7 +81,8 @@ impl Place {
         let (pack_key, cue_key) = (layer_pack_key(self.log, id), layer_cue_key(self.log, id));
         let pack = self.bucket.create_payload(&pack_key, pack);
         let cue = self.bucket.create_payload(&cue_key, built.cue.clone());
-        futures::try_join!(pack, cue)?;
+        // In a place of its own, as it is not for small layers.
+        async { futures::try_join!(pack, cue) }.boxed().await?;
         Ok(AddedLayer {
             meta: meta(id, &built),
             place: LayerPlace::Bucket,
