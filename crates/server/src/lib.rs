@@ -9,6 +9,7 @@ pub mod commands;
 pub mod config;
 pub mod http;
 pub mod log_journal;
+pub mod log_lines;
 pub mod logs;
 pub mod metered_log;
 pub mod metrics;

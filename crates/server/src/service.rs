@@ -22,5 +22,6 @@ pub mod repository_options;
 pub mod request_memory;
 pub mod shown_refs;
 pub mod stateful_fetch;
+mod unstoppable;
 
 pub use admission::PushMemory;

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Serves until SIGTERM or SIGINT, then drains.
 pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     settings.check_exposure().map_err(|refusal| anyhow!(refusal))?;
-    logs::start(settings).map_err(|error| anyhow!(error))?;
+    let _logs = logs::start(settings).map_err(|error| anyhow!(error))?;
     // Taken before anything is opened, so that an early signal drains too.
     let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = bind(settings.listen).await?;

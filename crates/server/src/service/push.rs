@@ -8,6 +8,7 @@ use super::push_answer::{self, PushForm};
 use super::push_cert::{self, NonceSeed};
 use super::push_engine::{self, Texts};
 use super::push_signature;
+use super::unstoppable::Unstoppable;
 use super::repository_options::RepositoryOptions;
 use super::request_memory::Hold;
 use crate::access::{Admission, Want, push_target};
@@ -204,8 +205,8 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input,
     let (lines, progress) = mpsc::channel(TEXTS_MAX);
     let taken = Arc::new(AtomicBool::new(pack.goes_both_ways()));
     let (record, all_read) = (call.record.clone(), taken.clone());
-    // On its own: a client that goes away must not stop a push between its append and its end.
-    let work = tokio::spawn(async move {
+    // A client that goes away must not stop a push between its append and its end.
+    let work = Unstoppable::new(async move {
         // The commands stay in memory until the push is done.
         if let Some(share) = hold.share() {
             pack.holds_up(share.queue());

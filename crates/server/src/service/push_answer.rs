@@ -3,6 +3,7 @@
 
 use super::pack_answer::within;
 use super::push::CONTENT_TYPE;
+use super::unstoppable::Unstoppable;
 use crate::http::answer::Answer;
 use crate::http::record::Record;
 use crate::http::response_body::{Content, Cut, Piece};
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 /// What an answer is made of.
 pub(super) struct PushForm {
@@ -29,11 +29,11 @@ pub(super) struct PushForm {
 }
 
 /// Waits for the push, and answers.
-pub(super) async fn send(mut work: JoinHandle<Report>, form: PushForm, record: Arc<Record>) -> Answer {
+pub(super) async fn send(mut work: Unstoppable<Report>, form: PushForm, record: Arc<Record>) -> Answer {
     let mut pending = Pending { form, record };
     loop {
         match within(pending.form.keep_alive, &mut work).await {
-            Some(report) => return Answer::whole(CONTENT_TYPE, pending.finish(report.ok())),
+            Some(report) => return Answer::whole(CONTENT_TYPE, pending.finish(report)),
             None if pending.may_speak() => return Answer::ok(CONTENT_TYPE, pending.stream(work)),
             None => {}
         }
@@ -50,7 +50,7 @@ impl Pending {
         self.form.capabilities.side_band && self.form.taken.load(Ordering::Relaxed)
     }
 
-    /// What is still to be sent: the lines that wait, and the report. There is none if the task died.
+    /// What is still to be sent: the lines that wait, and the report. There is none if the work panicked.
     fn finish(&mut self, report: Option<Report>) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
         while let Some(Some(text)) = self.form.progress.recv().now_or_never() {
@@ -65,7 +65,7 @@ impl Pending {
 
     fn write_failure(&self, out: &mut Vec<u8>) {
         let text = Answer::internal_text(&self.record);
-        self.record.failed("the push's task panicked");
+        self.record.failed("the push panicked");
         if self.form.capabilities.side_band {
             SideBand::Large.fatal(out, &text);
         } else {
@@ -79,7 +79,7 @@ impl Pending {
         }
     }
 
-    fn stream(self, work: JoinHandle<Report>) -> Content {
+    fn stream(self, work: Unstoppable<Report>) -> Content {
         let first = Piece::from(Bytes::from_static(KEEP_ALIVE));
         let rest = futures::stream::unfold(Some((self, work)), |state| async {
             let (mut pending, mut work) = state?;
@@ -90,7 +90,7 @@ impl Pending {
     }
 
     /// The next bytes to send, and whether others follow.
-    async fn next(&mut self, work: &mut JoinHandle<Report>) -> (Piece, bool) {
+    async fn next(&mut self, work: &mut Unstoppable<Report>) -> (Piece, bool) {
         // What streams has broken a silence already.
         let silence = self.form.keep_alive.unwrap_or(Duration::MAX);
         tokio::select! {
@@ -100,7 +100,7 @@ impl Pending {
                 self.write_text(&mut out, &text);
                 (Bytes::from(out).into(), true)
             }
-            report = &mut *work => (Bytes::from(self.finish(report.ok())).into(), false),
+            report = &mut *work => (Bytes::from(self.finish(report)).into(), false),
             () = tokio::time::sleep(silence) => (Bytes::from_static(KEEP_ALIVE).into(), true),
         }
     }
