@@ -1,6 +1,7 @@
 //! The engine: all repositories of one bucket and one log store.
 
 use crate::birth::Nursery;
+use crate::fold::LastLooks;
 use crate::world::{EngineOptions, World};
 use crate::{EngineError, Repository, RepositoryName, Settings};
 use async_trait::async_trait;
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     checkpoints: Arc<dyn CheckpointSource>,
     open: Mutex<OpenRepositories>,
     pub(crate) nursery: Nursery,
+    last_looks: LastLooks,
 }
 
 impl Engine {
@@ -85,6 +87,7 @@ impl Engine {
             checkpoints,
             open,
             nursery: Nursery::default(),
+            last_looks: LastLooks::default(),
         })))
     }
 
@@ -102,6 +105,15 @@ impl Engine {
             Ok(Accounts::new(log, world.clock.clone(), world.entropy.clone()))
         };
         self.0.accounts.get_or_try_init(open).await
+    }
+
+    /// The accounts, if anybody has asked for them.
+    pub(crate) fn opened_accounts(&self) -> Option<&Accounts> {
+        self.0.accounts.get()
+    }
+
+    pub(crate) fn last_looks(&self) -> &LastLooks {
+        &self.0.last_looks
     }
 
     /// Makes changes of the accounts, all or none.

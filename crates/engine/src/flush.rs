@@ -5,9 +5,8 @@ use crate::layer::Layer;
 use crate::merge::{Bases, Half, Input, divide, merge};
 use crate::receive::Place;
 use crate::{EngineError, Repository, View};
-use cuesta_format::{AddedLayer, Cause, Edit, checkpoint_key};
-use cuesta_ledger::{Base, Committed};
-use std::sync::Arc;
+use cuesta_format::{AddedLayer, Cause, Edit};
+use cuesta_ledger::Committed;
 
 /// Layers merged by one flush, as far as memory goes; more wait for the next.
 const LAYERS_MAX: usize = 4096;
@@ -99,73 +98,26 @@ impl Repository {
     }
 
     /// Writes a checkpoint and lets the log begin there. Answers its number.
-    ///
-    /// Durable first: the checkpoint, then the boundary, then the store deletes what lies below it. The checkpoint that it
-    /// replaces goes last: whoever finds it gone reads the boundary again.
     pub async fn write_checkpoint(&self) -> Result<Option<u64>, EngineError> {
         let state = self.log().fresh().await?;
         let Some(checkpoint) = state.checkpoint(self.id()) else {
             return Ok(None);
         };
-        let view = self.view_of(Arc::clone(&state));
-        let world = view.world();
-        let bytes = checkpoint.encode().map_err(EngineError::from)?;
         let number = state.number();
-        let before = world.log_store.base(self.id()).await?.checkpoint;
-        world
-            .bucket
-            .create_payload(&checkpoint_key(self.id(), number), bytes.into())
-            .await?;
-        let base = Base {
-            first: number,
-            checkpoint: Some(number),
-        };
-        world.log_store.advance(self.id(), base).await?;
-        self.delete_replaced(before.into_iter().chain([number])).await?;
+        self.world().fold(self.id(), number, checkpoint.encode()?).await?;
         Ok(Some(number))
-    }
-
-    /// Deletes those checkpoints that lie behind the one in force. Best effort: what stays is for a sweep.
-    async fn delete_replaced(&self, numbers: impl Iterator<Item = u64>) -> Result<(), EngineError> {
-        let world = self.world();
-        let Some(in_force) = world.log_store.base(self.id()).await?.checkpoint else {
-            return Ok(());
-        };
-        for number in numbers.filter(|number| *number < in_force) {
-            let key = checkpoint_key(self.id(), number);
-            if let Err(error) = world.bucket.delete(&key).await {
-                tracing::warn!(%key, %error, "a replaced checkpoint stays");
-            }
-        }
-        Ok(())
     }
 
     /// Writes a checkpoint if it is due. For after a flush.
     pub async fn write_checkpoint_if_due(&self) -> Result<Option<u64>, EngineError> {
         let state = self.log().current();
-        let view = self.view_of(Arc::clone(&state));
-        let base = view.world().log_store.base(self.id()).await?;
-        let entries = state.number().saturating_sub(base.checkpoint.unwrap_or(0));
         let items = state.refs().len() + state.layers().len() + state.retired().len();
-        if checkpoint_is_due(entries * ENTRY_BYTES, items as u64 * ITEM_BYTES) {
+        if self.world().is_fold_due(self.id(), state.number(), items).await? {
             self.write_checkpoint().await
         } else {
             Ok(None)
         }
     }
-}
-
-/// What an entry of the log takes, about, beside its inline layers.
-const ENTRY_BYTES: u64 = 400;
-/// What a ref or layer takes in a checkpoint, about.
-const ITEM_BYTES: u64 = 80;
-/// Below this a checkpoint saves nobody anything.
-const LOG_BYTES_MIN: u64 = 16 << 10;
-
-/// Whether the log since the last checkpoint is so long that reading it costs more than writing the next: half as many
-/// bytes as the checkpoint, so that all checkpoints together weigh at most twice the log.
-pub fn checkpoint_is_due(log_bytes: u64, checkpoint_bytes: u64) -> bool {
-    log_bytes >= LOG_BYTES_MIN.max(checkpoint_bytes / 2)
 }
 
 async fn inline_layers(view: &View, repository: &Repository, unreachable: bool) -> Result<Vec<Input>, EngineError> {
@@ -187,18 +139,4 @@ async fn inline_layers(view: &View, repository: &Repository, unreachable: bool) 
         inputs.push(Input::load(layer).await?);
     }
     Ok(inputs)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checkpoints_are_due_in_proportion() {
-        assert!(!checkpoint_is_due(0, 0));
-        assert!(!checkpoint_is_due(LOG_BYTES_MIN - 1, 0));
-        assert!(checkpoint_is_due(LOG_BYTES_MIN, 0));
-        assert!(!checkpoint_is_due(499_999, 1_000_000));
-        assert!(checkpoint_is_due(500_000, 1_000_000));
-    }
 }

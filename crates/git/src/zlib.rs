@@ -186,12 +186,10 @@ impl WholeInflater {
         let state = self
             .state
             .get_or_insert_with(|| SPARE_WHOLE.try_with(Cell::take).ok().flatten().unwrap_or_default());
-        let got = state
-            .zlib_decompress(stream, output)
-            .map_err(|error| match error {
-                InsufficientSpace => ZlibError::TooLong { expected: size },
-                BadData => ZlibError::Corrupt,
-            })?;
+        let got = state.zlib_decompress(stream, output).map_err(|error| match error {
+            InsufficientSpace => ZlibError::TooLong { expected: size },
+            BadData => ZlibError::Corrupt,
+        })?;
         output.truncate(got);
         if got == size {
             Ok(())

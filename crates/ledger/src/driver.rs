@@ -236,7 +236,9 @@ impl<M: Machine> Driver<M> {
                 return;
             }
             tokio::task::yield_now().await;
-            let edits: Vec<_> = std::iter::from_fn(|| inputs.commands.try_recv().ok()).take(room).collect();
+            let edits: Vec<_> = std::iter::from_fn(|| inputs.commands.try_recv().ok())
+                .take(room)
+                .collect();
             if edits.is_empty() {
                 return;
             }

@@ -105,6 +105,7 @@ impl Lists {
         if !inline_only {
             self.layers.list_bucket();
         }
-        self.inline_objects.change(&planned.objects.removing(gone), &self.layers);
+        self.inline_objects
+            .change(&planned.objects.removing(gone), &self.layers);
     }
 }

@@ -24,7 +24,7 @@ const RESUME_ROUNDS: u64 = 60;
 const FLUSHED_MAX: usize = 1024;
 /// Repositories flushed at once.
 const FLUSHES_MAX: usize = 4;
-/// Time between two looks for what is to be deleted.
+/// Time between two looks for what is to be deleted, and for logs of names and accounts that have grown long.
 const COLLECT_ROUND: Duration = Duration::from_secs(60);
 /// Repositories looked at in one such round.
 const COLLECTIONS_MAX: usize = 64;
@@ -182,6 +182,9 @@ async fn collect_round(node: &Node) {
         for record in named {
             collect_one(node, *record).await;
         }
+    }
+    if let Err(error) = node.engine.fold_if_due().await {
+        tracing::warn!(error = ?error.to_string(), "cannot write a checkpoint of names or accounts");
     }
     if node.engine.has_abandoned_due() {
         match node.engine.collect_abandoned().await {
