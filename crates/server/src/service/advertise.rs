@@ -29,10 +29,8 @@ pub async fn answer(call: Call, service: Service) -> Answer {
         Ok(None) => return Answer::not_found(),
         Err(error) => return Answer::engine_error(&error, &call.record),
     };
-    if call.version == Version::V2 {
-        return capabilities(&call, &repository, service);
-    }
     match repository.view().await {
+        Ok(view) if call.version == Version::V2 => capabilities(&call, &repository, &view, service),
         Ok(view) => refs(&call, &repository, &view, service).await,
         Err(error) => Answer::engine_error(&error, &call.record),
     }
@@ -48,10 +46,9 @@ fn is_disabled(call: &Call, options: &RepositoryOptions<'_>, service: Service) -
     call.transport == Transport::Http && !options.serves(service)
 }
 
-/// The v2 advertisement tells of no ref, so that the view at hand will do.
-fn capabilities(call: &Call, repository: &Repository, service: Service) -> Answer {
-    let view = repository.known_view();
-    let options = RepositoryOptions::of(&view);
+/// The v2 advertisement tells of no ref.
+fn capabilities(call: &Call, repository: &Repository, view: &View, service: Service) -> Answer {
+    let options = RepositoryOptions::of(view);
     if is_disabled(call, &options, service) {
         return disabled();
     }

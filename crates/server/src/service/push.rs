@@ -83,7 +83,11 @@ impl Target {
     async fn find(call: &Call) -> Result<Self, Box<Answer>> {
         match call.repository().await {
             Ok(Some(repository)) => {
-                let view = repository.known_view();
+                // What was set before the request holds for it.
+                let view = match repository.view().await {
+                    Ok(view) => view,
+                    Err(error) => return Err(Box::new(Answer::engine_error(&error, &call.record))),
+                };
                 let options = RepositoryOptions::of(&view);
                 if call.transport == Transport::Http && !options.serves(Service::ReceivePack) {
                     return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
