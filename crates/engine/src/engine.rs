@@ -2,6 +2,7 @@
 
 use crate::birth::Nursery;
 use crate::fold::LastLooks;
+use crate::upload::{AnswerCounters, Answers};
 use crate::world::{EngineOptions, World};
 use crate::{EngineError, Repository, RepositoryName, Settings};
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use cuesta_ledger::{
     Accounts, AccountsChanged, Changed, CheckpointSource, Committed, Directory, LedgerError, Log, LogOptions, LogStore,
     NameConflict,
 };
-use cuesta_store::{BlockCache, Bucket, Clock, Entropy, StoreErrorKind, Workers};
+use cuesta_store::{BlockCache, Bucket, Clock, Entropy, KeptFiles, StoreErrorKind, Workers};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,6 +72,13 @@ impl Engine {
         .await?;
         let directory = Directory::new(log, clock.clone(), entropy.clone());
         let open = Mutex::new(OpenRepositories::new(options.open_repositories_max));
+        let answers = match options.answers.clone() {
+            Some((directory, bytes_max)) => {
+                let opened = workers.run(move || KeptFiles::open(&directory, bytes_max)).await?;
+                Some(Answers::new(opened, cache.clone()))
+            }
+            None => None,
+        };
         let world = Arc::new(World {
             bucket,
             cache,
@@ -78,6 +86,7 @@ impl Engine {
             clock,
             entropy,
             workers,
+            answers,
             options,
         });
         Ok(Self(Arc::new(Inner {
@@ -127,6 +136,11 @@ impl Engine {
     /// The bucket.
     pub fn bucket(&self) -> &Bucket {
         &self.0.world.bucket
+    }
+
+    /// What keeping answers has been good for; `None` if none are kept.
+    pub fn answer_counters(&self) -> Option<AnswerCounters> {
+        self.0.world.answers.as_ref().map(Answers::counters)
     }
 
     pub(crate) fn world(&self) -> &Arc<World> {

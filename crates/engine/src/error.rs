@@ -62,6 +62,12 @@ pub enum EngineError {
     /// A push could not be taken in, through no fault of its own.
     #[error(transparent)]
     Intake(crate::receive::IntakeError),
+    /// Work that several waited for failed, for all of them.
+    #[error(transparent)]
+    Shared(std::sync::Arc<EngineError>),
+    /// An answer could not be kept, or not be read any more.
+    #[error("a kept answer: {0}")]
+    Kept(std::io::Error),
     /// Work in the background was told to end.
     #[error("stopped")]
     Stopped,
@@ -102,7 +108,8 @@ impl EngineError {
             Self::Store(error) => store_kind(error.kind()),
             Self::Ledger(error) => ledger_kind(error.kind()),
             Self::Peer(_) => ErrorKind::Invalid,
-            Self::Stopped => ErrorKind::Unavailable,
+            Self::Shared(error) => error.kind(),
+            Self::Stopped | Self::Kept(_) => ErrorKind::Unavailable,
             Self::Intake(error) => intake_kind(error),
             Self::Internal(_) => ErrorKind::Internal,
         }

@@ -2,8 +2,10 @@
 //!
 //! [`Negotiation`] finds what both sides have, [`plan`] turns wants and common commits into the exact set of entries to
 //! send (so that the pack's count is known before its first byte), and [`Plan::stream`] copies them out of the layers.
+//! [`answer`] does the same for servers: who asks what others ask shares their pack, or is given one that was kept.
 //! Nothing here knows the wire: wants and haves come parsed, the pack goes out as chunks of bytes.
 
+mod answers;
 mod bases;
 mod filter;
 mod negotiation;
@@ -21,6 +23,8 @@ mod trees;
 mod units;
 mod writer;
 
+pub(crate) use answers::Answers;
+pub use answers::{Answer, AnswerCounters, answer};
 pub use filter::ObjectFilter;
 pub use negotiation::Negotiation;
 pub use offload::Offload;

@@ -39,6 +39,8 @@ struct Inner {
     reaches: Kept<Arc<Reach>>,
     /// Whether certain rules hide any ref.
     hiding: Kept<bool>,
+    /// A digest of the annotated tags that certain rules do not hide.
+    tags: Kept<[u8; 32]>,
 }
 
 /// Answers that depend on rules of hiding, for the rules asked about last.
@@ -110,6 +112,7 @@ impl View {
                 graph: OnceCell::new(),
                 reaches: Kept::default(),
                 hiding: Kept::default(),
+                tags: Kept::default(),
             }),
         }
     }
@@ -326,6 +329,20 @@ impl View {
         let found = self.inner.state.refs().keys().any(|name| hidden.hides(name));
         self.inner.hiding.keep(hidden, found);
         found
+    }
+
+    /// A digest of the annotated tags below `refs/tags/` that `hidden` does not hide, worked out by the first who asks.
+    pub(crate) fn tags_digest(&self, hidden: &HiddenRefs, digest: impl FnOnce() -> [u8; 32]) -> [u8; 32] {
+        if let Some(known) = self.inner.tags.find(hidden) {
+            return known;
+        }
+        let found = digest();
+        self.inner.tags.keep(hidden, found);
+        found
+    }
+
+    pub(crate) fn log(&self) -> LogId {
+        self.inner.log
     }
 
     async fn bucket_layers(&self) -> Result<&[Arc<Layer>], EngineError> {

@@ -1,9 +1,11 @@
 //! What every part of the engine works with, and the limits it keeps.
 
 use crate::receive::ReceiveOptions;
+use crate::upload::Answers;
 use cuesta_ledger::LogStore;
 use cuesta_store::{BlockCache, Bucket, Clock, Entropy, Workers};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +35,9 @@ pub struct EngineOptions {
     /// How long payloads of layers that left the list, and of repositories that lost their name, are kept at least. No reader,
     /// push, merge or URI may need one for longer.
     pub grace: Duration,
+    /// A directory for answers that were dear to make, and the bytes they may take there; `None` keeps none. Everything in it
+    /// belongs to this engine, and may be deleted at any time.
+    pub answers: Option<(PathBuf, u64)>,
     /// Settings of repositories that have none of their own of that name ([`crate::Settings`]).
     pub settings: BTreeMap<String, String>,
 }
@@ -50,6 +55,7 @@ impl Default for EngineOptions {
             divide_bytes_min: 4 << 20,
             receive: ReceiveOptions::default(),
             grace: Duration::from_secs(24 * 60 * 60),
+            answers: None,
             settings: BTreeMap::new(),
         }
     }
@@ -63,5 +69,7 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) workers: Workers,
+    /// Answers kept for those who ask the same.
+    pub(crate) answers: Option<Answers>,
     pub(crate) options: EngineOptions,
 }

@@ -107,6 +107,7 @@ impl Node {
         self.render_bucket(&mut page);
         self.render_ledger(&mut page);
         self.render_cache(&mut page);
+        self.render_answers(&mut page);
         let (hits, misses) = self.ref_ropes.hits_and_misses();
         page.value(
             "cuesta_refs_cache_hits_total",
@@ -189,6 +190,56 @@ impl Node {
             "blocks on disk that were damaged",
             counters.corrupt,
         );
+    }
+
+    fn render_answers(&self, page: &mut Page) {
+        let Some(counters) = self.engine.answer_counters() else {
+            return;
+        };
+        page.family(
+            "cuesta_answers_total",
+            "counter",
+            "packs that were not made for one client alone, by where they came from",
+        );
+        let sources = [
+            ("kept", counters.kept),
+            ("joined", counters.joined),
+            ("made", counters.made),
+        ];
+        for (source, count) in sources {
+            page.sample(&[("source", source)], count);
+        }
+        let files = counters.files;
+        let families = [
+            (
+                "cuesta_answers_reused_entries_total",
+                "counter",
+                "objects of kept packs that an earlier one had",
+                counters.reused,
+            ),
+            ("cuesta_answers_kept", "gauge", "packs that are kept", files.files),
+            (
+                "cuesta_answers_kept_bytes",
+                "gauge",
+                "disk that kept packs take",
+                files.bytes,
+            ),
+            (
+                "cuesta_answers_evicted_total",
+                "counter",
+                "kept packs removed to make room",
+                files.evicted,
+            ),
+            (
+                "cuesta_answers_corrupt_total",
+                "counter",
+                "kept packs that were damaged",
+                files.corrupt,
+            ),
+        ];
+        for (name, kind, help, value) in families {
+            page.value(name, kind, help, value);
+        }
     }
 
     fn render_bucket(&self, page: &mut Page) {

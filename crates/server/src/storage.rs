@@ -31,6 +31,8 @@ const BORROW_ATTEMPTS_MAX: u32 = 50;
 const BORROW_PAUSE: Duration = Duration::from_millis(100);
 /// Blocks of a remote bucket.
 const CACHE_DIRECTORY: &str = "cache";
+/// Answers kept for those who ask the same.
+const ANSWERS_DIRECTORY: &str = "answers";
 /// Pushes being received.
 const SPOOL_DIRECTORY: &str = "tmp";
 /// What one large push holds before it spills, and of delta bases: its share of `push_memory_bytes_max`.
@@ -96,7 +98,7 @@ pub async fn open(settings: &Settings, role: Role) -> anyhow::Result<Opened> {
         clock: clock.clone(),
         entropy: entropy.clone(),
         workers: workers.clone(),
-        options: engine_options(settings)?,
+        options: engine_options(settings, role)?,
     };
     let engine = Engine::open(parts).await.context("cannot open the ledger")?;
     Ok(Opened {
@@ -145,7 +147,7 @@ fn open_cache(settings: &Settings, bucket: Bucket, role: Role) -> anyhow::Result
 }
 
 /// Limits that together with the caches keep to the memory that the settings allow.
-fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
+fn engine_options(settings: &Settings, role: Role) -> anyhow::Result<EngineOptions> {
     let spool = settings.data.join(SPOOL_DIRECTORY);
     std::fs::create_dir_all(&spool).with_context(|| format!("cannot make '{}'", spool.display()))?;
     let pack_bytes_max = settings.push_bytes_max.0;
@@ -165,9 +167,16 @@ fn engine_options(settings: &Settings) -> anyhow::Result<EngineOptions> {
         compact_memory_bytes_max: usize::try_from(settings.compact_memory_bytes_max.0).unwrap_or(usize::MAX),
         receive,
         grace: Duration::from_secs(settings.collect_grace_seconds),
+        answers: answers_directory(settings, role),
         settings: settings.git.0.clone(),
         ..EngineOptions::default()
     })
+}
+
+/// Like the cache's, it belongs to one process.
+fn answers_directory(settings: &Settings, role: Role) -> Option<(PathBuf, u64)> {
+    let bytes_max = settings.answers_cache_bytes_max.0;
+    (bytes_max > 0 && role == Role::Server).then(|| (settings.data.join(ANSWERS_DIRECTORY), bytes_max))
 }
 
 /// Opens the bucket alone.

@@ -1,7 +1,9 @@
 //! From a request to the exact entries to send.
 
 use super::{
-    UploadRequest, bases,
+    UploadRequest,
+    answers::WholeEntries,
+    bases,
     filter::Sieve,
     select::{Selection, Targets},
     sparse,
@@ -29,6 +31,10 @@ pub struct Plan {
     offloaded: Vec<u32>,
     /// Objects left to be fetched by URIs of their own.
     left_out: Vec<ObjectId>,
+    /// Objects that were met in walks down trees.
+    walked: u64,
+    /// Whole objects of a kept answer, to be taken from there.
+    pub(super) whole: Option<Arc<WholeEntries>>,
 }
 
 /// Plans the pack for a request: ancestors(wants) − ancestors(common) down to its boundary and what else the wants lead to,
@@ -37,6 +43,15 @@ pub struct Plan {
 /// A pack may hold objects that the client has already, for segments are not split; it never lacks one it needs. Errors:
 /// [`EngineError::NotOurRef`] for a want the view does not have, [`EngineError::Unsupported`], [`EngineError::Limit`].
 pub async fn plan(view: &View, request: &UploadRequest) -> Result<Plan, EngineError> {
+    plan_beside(view, request, None).await
+}
+
+/// The same; what a kept answer has whole is taken from there.
+pub(super) async fn plan_beside(
+    view: &View,
+    request: &UploadRequest,
+    whole: Option<Arc<WholeEntries>>,
+) -> Result<Plan, EngineError> {
     let sieve = Sieve::of(&request.filter);
     let wants_max = view.world().options.wants_max;
     if request.wants.len() > wants_max {
@@ -50,6 +65,7 @@ pub async fn plan(view: &View, request: &UploadRequest) -> Result<Plan, EngineEr
         request: request.clone(),
         wants,
         sieve,
+        whole,
     };
     let cuts = request.boundary.as_ref().is_some_and(|boundary| boundary.cuts());
     let (draft, walked) = if cuts || sieve.tree_levels().is_some() || sieve.is_sparse() {
@@ -102,6 +118,18 @@ impl Plan {
     /// Objects that must be inflated and deflated again; the others are copied.
     pub fn rebuilt_count(&self) -> u64 {
         self.rebuilt.count()
+    }
+
+    /// What it takes to make the pack besides copying, about, in bytes that are inflated and deflated: the contents of what is
+    /// sent other than as it is stored, and something for each object that walks have met.
+    pub(super) fn effort_bytes(&self) -> u64 {
+        const WALKED_BYTES: u64 = 128;
+        let size = |position: Position| {
+            let slot = self.graph.slot(position.slot);
+            slot.map_or(0, |slot| slot.index.entries.size(position.entry))
+        };
+        let walked = self.walked.saturating_mul(WALKED_BYTES);
+        self.rebuilt.iter().map(size).fold(walked, u64::saturating_add)
     }
 
     /// Where the bases of deltas lie.
@@ -216,7 +244,7 @@ async fn whole_trees(
     view: &View,
     graph: &Graph,
     commits: &Commits,
-    sieve: &Sieve,
+    walk: Walk<'_>,
 ) -> Result<HashSet<Position>, EngineError> {
     let mut latest = commits.common.commits.clone();
     latest.sort_unstable_by_key(|commit| std::cmp::Reverse((graph.generation(*commit), *commit)));
@@ -226,10 +254,10 @@ async fn whole_trees(
     } else {
         COMPARED_COMMITS_MAX
     });
-    let had = walk(sieve).below(view, graph, &root_trees(graph, latest)?).await?;
+    let had = walk.below(view, graph, &root_trees(graph, latest)?).await?;
     let walk = Walk {
         known: Some(&had),
-        ..walk(sieve)
+        ..walk
     };
     let roots = root_trees(graph, commits.whole.iter().copied())?;
     walk.below(view, graph, &roots).await
@@ -256,11 +284,11 @@ async fn upper_levels(
     view: &View,
     graph: &Graph,
     (commits, trees): (&PositionSet, &[Position]),
-    (levels, sieve): (u64, &Sieve),
+    (levels, walk): (u64, Walk<'_>),
 ) -> Result<HashSet<ObjectId>, EngineError> {
     let walk = Walk {
         levels: Some(levels),
-        ..walk(sieve)
+        ..walk
     };
     let mut upper = walk.below(view, graph, &root_trees(graph, commits.iter())?).await?;
     // The wanted tree does not count as a level: what it holds is at 0.
@@ -279,6 +307,7 @@ struct Draft {
     request: UploadRequest,
     wants: Wants,
     sieve: Sieve,
+    whole: Option<Arc<WholeEntries>>,
 }
 
 /// What a boundary or a filter adds to a draft.
@@ -302,11 +331,15 @@ impl Draft {
         };
         let (mut draft, commits) = workers.run(find).await?;
         let (view, graph, sieve) = (&draft.view, &draft.graph, &draft.sieve);
-        let whole = whole_trees(view, graph, &commits, sieve).await?;
+        let walk = Walk {
+            whole: draft.whole.as_ref(),
+            ..walk(sieve)
+        };
+        let whole = whole_trees(view, graph, &commits, walk).await?;
         let levels = match sieve.tree_levels() {
             Some(levels) => {
                 let roots = (&commits.send.send, draft.wants.targets.trees.as_slice());
-                Some(upper_levels(view, graph, roots, (levels, sieve)).await?)
+                Some(upper_levels(view, graph, roots, (levels, walk)).await?)
             }
             None => None,
         };
@@ -375,8 +408,11 @@ impl Draft {
             request,
             wants,
             sieve,
+            whole,
         } = self;
         let mut selection = Selection::of(&graph, entries);
+        let seen = [Some(wants.walked.len()), Some(walked.whole.len()), walked.levels.as_ref().map(HashSet::len)];
+        let seen = seen.into_iter().flatten().fold(0u64, |all, seen| all.saturating_add(seen as u64));
         let Commits { send, common, .. } = walked.commits;
         let had_tags: HashSet<Position> = common.tags.into_iter().collect();
         let mut tags = wants.targets.tags;
@@ -423,6 +459,8 @@ impl Draft {
             objects,
             offloaded,
             left_out,
+            walked: seen,
+            whole,
         })
     }
 }
@@ -434,8 +472,18 @@ fn tags_of(
     selection: &Selection<'_>,
     hidden: &HiddenRefs,
 ) -> Result<Vec<Position>, EngineError> {
-    const TAGS: &[u8] = b"refs/tags/";
     let mut tags = Targets::default();
+    for (tag, peeled) in shown_tags(view, hidden) {
+        if graph.locate(&peeled).is_some_and(|position| selection.contains(position)) {
+            tags.add(graph, &tag)?;
+        }
+    }
+    Ok(tags.tags)
+}
+
+/// The annotated tags below `refs/tags/`, of refs that are shown, each with what it comes down to.
+pub(super) fn shown_tags(view: &View, hidden: &HiddenRefs) -> impl Iterator<Item = (ObjectId, ObjectId)> {
+    const TAGS: &[u8] = b"refs/tags/";
     let refs = view
         .state()
         .refs()
@@ -443,13 +491,5 @@ fn tags_of(
     let shown = refs
         .take_while(|(name, _)| name.as_bytes().starts_with(TAGS))
         .filter(|(name, _)| !hidden.hides(name));
-    for (_, target) in shown {
-        let Some(position) = target.peeled.and_then(|peeled| graph.locate(&peeled)) else {
-            continue;
-        };
-        if selection.contains(position) {
-            tags.add(graph, &target.oid)?;
-        }
-    }
-    Ok(tags.tags)
+    shown.filter_map(|(_, target)| Some((target.oid, target.peeled?)))
 }

@@ -85,6 +85,21 @@ impl Boundary {
         !self.cut.is_empty()
     }
 
+    /// All that it says, as ids: who becomes shallow, who ceases to be, and where walks end, on the client and here.
+    pub(super) fn oids(&self, graph: &Graph) -> Result<[Vec<ObjectId>; 5], EngineError> {
+        let oids = |positions: &mut dyn Iterator<Item = Position>| {
+            let oids = positions.map(|position| graph.oid(position));
+            oids.collect::<Result<Vec<_>, EngineError>>()
+        };
+        Ok([
+            self.shallow.clone(),
+            self.unshallow.clone(),
+            oids(&mut self.cut.iter())?,
+            oids(&mut self.client.iter())?,
+            oids(&mut self.beyond.iter().copied())?,
+        ])
+    }
+
     /// What to send to a client that has `common`, down to its boundary.
     pub(super) fn send_set(
         &self,

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use cuesta_store::Access;
 use futures::FutureExt;
 use futures::stream::{BoxStream, Stream, StreamExt, TryStreamExt};
+use cuesta_git::ObjectId;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
@@ -21,6 +22,18 @@ use std::task::{Context, Poll};
 pub struct PackStream {
     chunks: BoxStream<'static, Result<Bytes, EngineError>>,
     progress: Progress,
+    /// The entries made anew; known when the pack is whole.
+    made: Arc<OnceLock<Vec<MadeEntry>>>,
+}
+
+/// Where a pack has an object that was made anew, and so is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MadeEntry {
+    pub(super) oid: ObjectId,
+    /// Of its header.
+    pub(super) offset: u64,
+    /// With its header.
+    pub(super) len: u32,
 }
 
 /// How far a pack has come; a handle that can be watched from elsewhere.
@@ -31,6 +44,19 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Nothing of so many objects yet.
+    pub(super) fn of(objects: u32) -> Self {
+        Self {
+            objects,
+            done: Arc::default(),
+        }
+    }
+
+    /// So many objects are written.
+    pub(super) fn note(&self, done: u64) {
+        self.done.store(done, Ordering::Relaxed);
+    }
+
     /// Objects in the pack.
     pub fn objects(&self) -> u32 {
         self.objects
@@ -47,6 +73,20 @@ impl PackStream {
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
+
+    /// The entries made anew, once the pack is whole.
+    pub(super) fn made(&self) -> Arc<OnceLock<Vec<MadeEntry>>> {
+        Arc::clone(&self.made)
+    }
+
+    /// A pack that was made already, or is being made elsewhere.
+    pub(super) fn of_chunks(chunks: BoxStream<'static, Result<Bytes, EngineError>>, progress: Progress) -> Self {
+        Self {
+            chunks,
+            progress,
+            made: Arc::default(),
+        }
+    }
 }
 
 impl Stream for PackStream {
@@ -60,17 +100,21 @@ impl Stream for PackStream {
 impl Plan {
     /// The bytes of the pack.
     pub fn stream(self) -> PackStream {
-        let progress = Progress {
-            objects: self.object_count(),
-            done: Arc::default(),
-        };
-        let done = Arc::clone(&progress.done);
-        let plan = Arc::new(self);
+        Self::stream_of(Arc::new(self))
+    }
+
+    /// The same, of a plan that several follow.
+    pub(super) fn stream_of(plan: Arc<Self>) -> PackStream {
+        let progress = Progress::of(plan.object_count());
+        let (done, made) = (Arc::clone(&progress.done), Arc::default());
         let chunks = match plan.whole_layer() {
             Some(slot) => copy_layer(plan, slot, done).boxed(),
-            None => futures::stream::try_unfold(Sending::new(plan, done), Sending::next).boxed(),
+            None => {
+                let sending = Sending::new(plan, done, Arc::clone(&made));
+                futures::stream::try_unfold(sending, Sending::next).boxed()
+            }
         };
-        PackStream { chunks, progress }
+        PackStream { chunks, progress, made }
     }
 
     fn reads_in_flight(&self) -> usize {
@@ -128,10 +172,11 @@ struct Sending {
     writer: Writer,
     finished: bool,
     done: Arc<AtomicU64>,
+    made: Arc<OnceLock<Vec<MadeEntry>>>,
 }
 
 impl Sending {
-    fn new(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Self {
+    fn new(plan: Arc<Plan>, done: Arc<AtomicU64>, made: Arc<OnceLock<Vec<MadeEntry>>>) -> Self {
         let (fetching, access) = (Arc::clone(&plan), plan.access());
         let fetches = futures::stream::iter(Units::new(Arc::clone(&plan)))
             .map(move |unit| unit.fetch(Arc::clone(&fetching), access).boxed())
@@ -145,6 +190,7 @@ impl Sending {
             writer,
             finished: false,
             done,
+            made,
         }
     }
 
@@ -164,6 +210,7 @@ impl Sending {
                 Some((unit, fetched)) => self = self.write(unit, fetched).await?,
                 None => {
                     self.writer.finish()?;
+                    let _ = self.made.set(self.writer.take_made());
                     self.finished = true;
                 }
             }

@@ -1,9 +1,11 @@
 //! What lies below trees that no segment or root set stands for: read and walked, level by level.
 
+use super::answers::{self, WholeEntries};
 use crate::graph::{Graph, Position};
 use crate::{EngineError, View, objects};
 use cuesta_git::{ObjectKind, TreeIter};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Objects one request may reach by walking trees; each takes about 50 bytes while the walk goes on.
 const WALKED_OBJECTS_MAX: usize = 4_000_000;
@@ -19,6 +21,8 @@ pub(super) struct Walk<'a> {
     pub(super) blobs: bool,
     /// Objects to pass over, with all below them.
     pub(super) known: Option<&'a HashSet<Position>>,
+    /// Objects that a kept answer has whole: cheaper to read than from layers.
+    pub(super) whole: Option<&'a Arc<WholeEntries>>,
 }
 
 impl Walk<'_> {
@@ -27,6 +31,7 @@ impl Walk<'_> {
         levels: None,
         blobs: true,
         known: None,
+        whole: None,
     };
 
     /// The positions of `roots` and what lies below them, each once.
@@ -71,7 +76,11 @@ impl Walk<'_> {
         deeper: &mut Vec<Position>,
     ) -> Result<(), EngineError> {
         let locations = objects::locations(graph, trees)?;
-        for ((kind, content), location) in objects::read(view, &locations).await?.iter().zip(&locations) {
+        let objects = match self.whole {
+            Some(whole) => answers::read(view, whole, graph, (trees, &locations)).await?,
+            None => objects::read(view, &locations).await?,
+        };
+        for ((kind, content), location) in objects.iter().zip(&locations) {
             let corrupt = |what: String| location.layer.corrupt(what);
             if *kind != ObjectKind::Tree {
                 return Err(corrupt("a tree entry names something else as a tree".to_owned()));

@@ -1,6 +1,7 @@
 //! Writes a pack out of stored entries: straight copies where nothing moved, new headers where a delta's base did.
 
 use super::Plan;
+use super::stream::MadeEntry;
 use super::units::{Fetched, Unit};
 use crate::EngineError;
 use crate::graph::{Position, Slot};
@@ -27,6 +28,7 @@ pub(super) struct Writer {
     moved: Vec<Moves>,
     /// Where rebuilt entries start.
     rebuilt: HashMap<Position, u64>,
+    made: Vec<MadeEntry>,
     gathered: BytesMut,
     chunks: VecDeque<Bytes>,
     objects: u64,
@@ -63,6 +65,7 @@ impl Writer {
             position: 0,
             moved: vec![Moves::default(); plan.graph.slot_count() as usize],
             rebuilt: HashMap::new(),
+            made: Vec::new(),
             gathered: BytesMut::new(),
             chunks: VecDeque::new(),
             objects: 0,
@@ -78,6 +81,11 @@ impl Writer {
         self.objects
     }
 
+    /// Where the entries made anew are.
+    pub(super) fn take_made(&mut self) -> Vec<MadeEntry> {
+        std::mem::take(&mut self.made)
+    }
+
     /// The next chunk that is ready to be sent.
     pub(super) fn next_chunk(&mut self) -> Option<Bytes> {
         self.chunks.pop_front()
@@ -89,6 +97,11 @@ impl Writer {
             (Unit::Rebuild(_), Fetched::Rebuilt(entries)) => {
                 for (position, entry) in entries {
                     self.rebuilt.insert(position, self.position);
+                    self.made.push(MadeEntry {
+                        oid: self.plan.graph.oid(position)?,
+                        offset: self.position,
+                        len: u32::try_from(entry.len()).unwrap_or(u32::MAX),
+                    });
                     self.put_bytes(Bytes::from(entry));
                     self.objects += 1;
                 }

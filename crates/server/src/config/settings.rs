@@ -56,6 +56,9 @@ pub struct Settings {
     pub refs_cache_bytes_max: ByteSize,
     /// Disk, under `<data>/cache`, for blocks read from a remote bucket; 0 for none.
     pub disk_cache_bytes_max: ByteSize,
+    /// Disk, under `<data>/answers`, for packs that were dear to make (shallow and filtered clones), for those who ask the same
+    /// later; 0 for none.
+    pub answers_cache_bytes_max: ByteSize,
     /// Memory of one merge of layers; layers whose objects do not fit stay apart. As much again for contents while a compaction
     /// chooses the bases of deltas; an object above a sixth of it keeps its form.
     pub compact_memory_bytes_max: ByteSize,
@@ -133,6 +136,7 @@ impl Default for Settings {
             cache_bytes_max: ByteSize::mib(128),
             refs_cache_bytes_max: ByteSize::mib(32),
             disk_cache_bytes_max: ByteSize::mib(4096),
+            answers_cache_bytes_max: ByteSize::mib(2048),
             compact_memory_bytes_max: ByteSize::mib(96),
             compact_quiet_seconds: 60,
             push_bytes_max: ByteSize(0),

@@ -15,7 +15,7 @@ use crate::http::response_body::Content;
 use crate::ref_rope::Form;
 use crate::service::request_memory::Hold;
 use bytes::Bytes;
-use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, Plan, UploadRequest, WantPolicy};
+use cuesta_engine::upload::{self, Boundary, Negotiation, ObjectFilter, Offload, UploadRequest, WantPolicy};
 use cuesta_engine::{EngineError, Repository, View, archive};
 use cuesta_git::ObjectId;
 use cuesta_protocol::filter::FilterSpec;
@@ -422,8 +422,8 @@ impl Exchange {
         let (node, view) = (self.call.node.clone(), self.view.clone());
         let planning = async move {
             let permit = node.fetches.clone().acquire_owned().await.ok();
-            let (plan, uris) = plan(&view, upload, uris).await?;
-            Ok(Planned { plan, permit, uris })
+            let (pack, uris) = plan(&view, upload, uris).await?;
+            Ok(Planned { pack, permit, uris })
         };
         let manner = Manner {
             progress: !request.no_progress,
@@ -487,19 +487,16 @@ async fn plan(
     view: &View,
     mut upload: UploadRequest,
     uris: Option<PayloadUris>,
-) -> Result<(Plan, Vec<(String, String)>), EngineError> {
-    let plan = upload::plan(view, &upload).await?;
-    let found = match &uris {
-        Some(uris) => uris.of(&plan).await?,
-        None => Some(Vec::new()),
+) -> Result<(upload::Answer, Vec<(String, String)>), EngineError> {
+    let Some(uris) = uris else {
+        return Ok((upload::answer(view, &upload).await?, Vec::new()));
     };
-    match found {
-        Some(uris) => Ok((plan, uris)),
-        None => {
-            upload.offload = None;
-            Ok((upload::plan(view, &upload).await?, Vec::new()))
-        }
+    let plan = upload::plan(view, &upload).await?;
+    if let Some(found) = uris.of(&plan).await? {
+        return Ok((upload::Answer::of(plan), found));
     }
+    upload.offload = None;
+    Ok((upload::Answer::of(upload::plan(view, &upload).await?), Vec::new()))
 }
 
 /// Adds the values of refs wanted by name, each id once.

@@ -5,7 +5,7 @@ use crate::http::record::Record;
 use crate::http::response_body::{Cut, Piece};
 use bytes::Bytes;
 use cuesta_engine::EngineError;
-use cuesta_engine::upload::{PackStream, Plan};
+use cuesta_engine::upload::{self, PackStream};
 use cuesta_protocol::pktline::FLUSH;
 use cuesta_protocol::sideband::{EMPTY_TEXT, KEEP_ALIVE, SideBand};
 use cuesta_protocol::upload::answer::FetchAnswer;
@@ -44,7 +44,7 @@ pub struct Manner {
 /// A plan, and what it takes to serve it.
 pub struct Planned {
     /// What is sent.
-    pub plan: Plan,
+    pub pack: upload::Answer,
     /// The place among the fetches.
     pub permit: Option<OwnedSemaphorePermit>,
     /// Checksums and URIs of packs that the client fetches by itself.
@@ -102,7 +102,7 @@ impl PackAnswer {
         Ok(pieces.boxed())
     }
 
-    fn planned(&mut self, Planned { plan, permit, uris }: Planned) {
+    fn planned(&mut self, Planned { pack, permit, uris }: Planned) {
         if let Some(answer) = self.head.take() {
             let mut out = Vec::new();
             let pairs = uris.iter().map(|(checksum, uri)| (checksum.as_str(), uri.as_str()));
@@ -110,11 +110,11 @@ impl PackAnswer {
             answer.packfile(&mut out);
             self.queue.push_back(Bytes::from(out).into());
         }
-        let count = plan.object_count();
+        let count = pack.object_count();
         self.text(&format!("Enumerating objects: {count}, done.\n"));
         // A small pack holds next to nothing, so it need not keep others waiting.
-        self._permit = permit.filter(|_| is_large(count, || plan.bytes()));
-        self.state = State::Sending(plan.stream());
+        self._permit = permit.filter(|_| is_large(count, || pack.bytes()));
+        self.state = State::Sending(pack.stream());
     }
 
     async fn next(&mut self) -> Option<Result<Piece, Cut>> {

@@ -145,6 +145,7 @@ impl BlockCache {
         };
         let passing_bytes = options.memory_bytes_max / PASSING_SHARE;
         Ok(Self(Arc::new(Inner {
+            memory_bytes_max: options.memory_bytes_max,
             kept: blocks(options.memory_bytes_max - passing_bytes, block_bytes, KEPT_PROVEN_SHARE),
             passing: blocks(passing_bytes, block_bytes, PASSING_PROVEN_SHARE),
             bucket,
@@ -279,6 +280,88 @@ impl BlockCache {
             };
             let _ = self.find_or_fly(&payload, self.blocks_of(&range), access);
         }
+    }
+
+    /// Bytes of blocks kept in memory at most.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.0.memory_bytes_max
+    }
+
+    /// A block of something else than the bucket, which takes its place in memory among those: found there, or brought by
+    /// `read`, which may block, once however many wait for it. `key` is none of the bucket's.
+    pub async fn read_other(
+        &self,
+        key: &Arc<str>,
+        index: u64,
+        access: Access,
+        read: impl FnOnce() -> Option<Bytes> + Send + 'static,
+    ) -> Result<Bytes> {
+        let id = BlockId {
+            key: Arc::clone(key),
+            index,
+        };
+        if let Some(block) = self.0.in_memory(&id, access) {
+            count(&self.0.counts.memory_hits, 1);
+            return Ok(block);
+        }
+        let payload = Payload {
+            key: Arc::clone(key),
+            size: 0,
+        };
+        let flight = {
+            let mut flights = self.0.flights.lock();
+            // As in `fly`: what has landed is in memory before it leaves the map.
+            match (flights.get(&id), self.0.in_memory(&id, access)) {
+                (_, Some(block)) => return Ok(block),
+                (Some((flight, _)), None) => {
+                    count(&self.0.counts.shared, 1);
+                    flight.clone()
+                }
+                (None, None) => {
+                    let flight = self.other_flight(id.clone(), access, read);
+                    flights.insert(id, (flight.clone(), 0));
+                    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                        drop(runtime.spawn(flight.clone()));
+                    }
+                    flight
+                }
+            }
+        };
+        landed(&flight.await?, 0, &payload)
+    }
+
+    /// Puts a block into memory that [`read_other`](Self::read_other) would bring.
+    pub fn put_other(&self, key: &Arc<str>, index: u64, access: Access, block: Bytes) {
+        let id = BlockId {
+            key: Arc::clone(key),
+            index,
+        };
+        self.0.remember(id, block, access);
+    }
+
+    fn other_flight(
+        &self,
+        id: BlockId,
+        access: Access,
+        read: impl FnOnce() -> Option<Bytes> + Send + 'static,
+    ) -> Flight {
+        let inner = Arc::clone(&self.0);
+        let fetch = async move {
+            let landing = Landing {
+                inner: &inner,
+                key: &id.key,
+                blocks: id.index..id.index + 1,
+            };
+            let absent = || StoreError::Absent {
+                key: id.key.to_string(),
+            };
+            let block = blocking(read).await.ok_or_else(absent)?;
+            count(&inner.counts.disk_hits, 1);
+            inner.remember(id.clone(), block.clone(), access);
+            drop(landing);
+            Ok(Arc::new(vec![block]))
+        };
+        fetch.boxed().shared()
     }
 
     /// What it has done so far.
