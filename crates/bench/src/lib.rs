@@ -9,6 +9,7 @@ pub mod load;
 pub mod process;
 pub mod slow_link;
 pub mod stub;
+pub mod together;
 
 /// The time, as benches tell it.
 // Nothing here is simulated.

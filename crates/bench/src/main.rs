@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use cuesta_bench::load::{self, Operation, Plan};
 use cuesta_bench::slow_link::{Link, Requests};
-use cuesta_bench::{cgi, cold, compare, large_tree, stub};
+use cuesta_bench::{cgi, cold, compare, large_tree, stub, together};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,6 +100,23 @@ enum Command {
         /// Directory for the files of the node and the clients, a temporary one if not given
         #[arg(long)]
         scratch: Option<PathBuf>,
+    },
+    /// Many identical clones at once, beside one of them and beside their bytes alone; prints a table
+    Together {
+        /// The repository
+        url: String,
+        /// The server's process, whose CPU is counted
+        #[arg(long)]
+        pid: u32,
+        /// Clones at once
+        #[arg(long, default_value_t = 32)]
+        clones: u32,
+        /// Of that depth, of HEAD alone
+        #[arg(long)]
+        depth: Option<u32>,
+        /// With that filter
+        #[arg(long)]
+        filter: Option<String>,
     },
     /// Serve bare repositories by git http-backend
     HttpBackend {
@@ -308,6 +325,19 @@ fn main() -> Result<()> {
                 scratch: scratch.unwrap_or_else(|| temporary.path().to_owned()),
             })
         }
+        Command::Together {
+            url,
+            pid,
+            clones,
+            depth,
+            filter,
+        } => together::run(&together::Options {
+            url,
+            pid,
+            clones,
+            depth,
+            filter,
+        }),
         Command::HttpBackend { root, listen, set } => {
             let listener = TcpListener::bind(listen)?;
             println!("serving '{}' at http://{}", root.display(), listener.local_addr()?);

@@ -55,6 +55,13 @@ pub fn children_cpu() -> Result<Duration> {
     sum_ticks(after_name, 13..15)
 }
 
+/// CPU of the calling thread.
+pub fn thread_cpu() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat")?;
+    let after_name = stat.rsplit_once(')').context("odd /proc/thread-self/stat")?.1;
+    sum_ticks(after_name, 11..13)
+}
+
 fn sum_ticks(after_name: &str, fields: std::ops::Range<usize>) -> Result<Duration> {
     let all: Vec<&str> = after_name.split_whitespace().collect();
     let ticks = all.get(fields).context("short stat line")?;

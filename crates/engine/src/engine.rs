@@ -73,9 +73,10 @@ impl Engine {
         let directory = Directory::new(log, clock.clone(), entropy.clone());
         let open = Mutex::new(OpenRepositories::new(options.open_repositories_max));
         let answers = match options.answers.clone() {
-            Some((directory, bytes_max)) => {
-                let opened = workers.run(move || KeptFiles::open(&directory, bytes_max)).await?;
-                Some(Answers::new(opened, cache.clone()))
+            Some(kept) => {
+                let (directory, bytes_max) = (kept.directory.clone(), kept.bytes_max);
+                let files = workers.run(move || KeptFiles::open(&directory, bytes_max)).await?;
+                Some(Answers::new(files, cache.clone(), kept))
             }
             None => None,
         };

@@ -51,4 +51,4 @@ pub use repository::Repository;
 pub use settings::Settings;
 pub use view::{Location, View};
 pub use watch::Watch;
-pub use world::EngineOptions;
+pub use world::{AnswersOptions, EngineOptions};

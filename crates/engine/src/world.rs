@@ -35,9 +35,8 @@ pub struct EngineOptions {
     /// How long payloads of layers that left the list, and of repositories that lost their name, are kept at least. No reader,
     /// push, merge or URI may need one for longer.
     pub grace: Duration,
-    /// A directory for answers that were dear to make, and the bytes they may take there; `None` keeps none. Everything in it
-    /// belongs to this engine, and may be deleted at any time.
-    pub answers: Option<(PathBuf, u64)>,
+    /// Where and which answers are kept for those who ask the same; `None` keeps none.
+    pub answers: Option<AnswersOptions>,
     /// Settings of repositories that have none of their own of that name ([`crate::Settings`]).
     pub settings: BTreeMap<String, String>,
 }
@@ -57,6 +56,32 @@ impl Default for EngineOptions {
             grace: Duration::from_secs(24 * 60 * 60),
             answers: None,
             settings: BTreeMap::new(),
+        }
+    }
+}
+
+/// Where answers are kept, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswersOptions {
+    /// Everything in it belongs to this engine, and may be deleted at any time. Made if absent.
+    pub directory: PathBuf,
+    /// Bytes they may take there; one of them a quarter.
+    pub bytes_max: u64,
+    /// An answer is kept at once if making it takes so much besides copying: contents that are inflated and deflated, and
+    /// something for each object that is met in a tree.
+    pub effort_bytes_min: u64,
+    /// One that is no plain copy of a layer is kept when it is asked for again, if it has so many bytes.
+    pub copied_bytes_min: u64,
+}
+
+impl AnswersOptions {
+    /// So many bytes in that directory, for what a server need not make twice.
+    pub fn new(directory: PathBuf, bytes_max: u64) -> Self {
+        Self {
+            directory,
+            bytes_max,
+            effort_bytes_min: 256 << 10,
+            copied_bytes_min: 1 << 20,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::uncollected::Uncollected;
 use crate::unflushed::Unflushed;
 use anyhow::{Context, bail};
 use cuesta_engine::receive::ReceiveOptions;
-use cuesta_engine::{Engine, EngineOptions, EngineParts};
+use cuesta_engine::{AnswersOptions, Engine, EngineOptions, EngineParts};
 use cuesta_ledger::remote::{self, RemoteStore, ServerOptions};
 use cuesta_ledger::{EmbeddedOptions, EmbeddedStore, LedgerError, LogStore};
 use cuesta_store::{BlockCache, Bucket, BucketOptions, CacheOptions, Clock, Entropy, Workers};
@@ -167,16 +167,17 @@ fn engine_options(settings: &Settings, role: Role) -> anyhow::Result<EngineOptio
         compact_memory_bytes_max: usize::try_from(settings.compact_memory_bytes_max.0).unwrap_or(usize::MAX),
         receive,
         grace: Duration::from_secs(settings.collect_grace_seconds),
-        answers: answers_directory(settings, role),
+        answers: answers_options(settings, role),
         settings: settings.git.0.clone(),
         ..EngineOptions::default()
     })
 }
 
 /// Like the cache's, it belongs to one process.
-fn answers_directory(settings: &Settings, role: Role) -> Option<(PathBuf, u64)> {
+fn answers_options(settings: &Settings, role: Role) -> Option<AnswersOptions> {
     let bytes_max = settings.answers_cache_bytes_max.0;
-    (bytes_max > 0 && role == Role::Server).then(|| (settings.data.join(ANSWERS_DIRECTORY), bytes_max))
+    (bytes_max > 0 && role == Role::Server)
+        .then(|| AnswersOptions::new(settings.data.join(ANSWERS_DIRECTORY), bytes_max))
 }
 
 /// Opens the bucket alone.

@@ -186,7 +186,9 @@ impl KeptFiles {
         self.0.make_room(content_bytes_max)?;
         let number = self.0.temporaries.fetch_add(1, Ordering::Relaxed);
         let temporary = self.0.directory.join(format!("{number}.tmp"));
-        match file::create(&temporary, name, &self.0) {
+        // Somebody may have deleted the directory.
+        let made = fs::create_dir_all(&self.0.directory);
+        match made.and_then(|()| file::create(&temporary, name, &self.0)) {
             Ok(file) => Some(Draft {
                 file: Arc::new(file),
                 shelf: Arc::clone(&self.0),
@@ -250,6 +252,7 @@ impl Draft {
                 self.shelf.write_failed(error);
             })?;
         }
+        self.shelf.give_back(std::mem::take(&mut self.reserved));
         self.shelf.enter(name, size, true);
         Ok(())
     }

@@ -16,7 +16,7 @@ pub(super) use entries::{WholeEntries, entries, read};
 
 use super::plan::plan_beside;
 use super::{ObjectFilter, PackStream, Plan, UploadRequest};
-use crate::{EngineError, View};
+use crate::{AnswersOptions, EngineError, View};
 use cuesta_store::{BlockCache, KeptCounters, KeptFiles, KeptName};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
@@ -26,10 +26,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// An answer is kept at once if making it takes so much ([`Plan::effort_bytes`]).
-const EFFORT_BYTES_MIN: u64 = 256 << 10;
-/// One of so many bytes if it was asked for before.
-const COPIED_BYTES_MIN: u64 = 1 << 20;
 /// Names of which is remembered that they were asked for.
 const SEEN_MAX: usize = 4096;
 /// Plans and productions under way, before those that have ended are looked for.
@@ -39,6 +35,7 @@ const UNDER_WAY_SWEEP: usize = 64;
 pub(crate) struct Answers {
     files: KeptFiles,
     cache: BlockCache,
+    options: AnswersOptions,
     under_way: Mutex<UnderWay>,
     counts: Counts,
 }
@@ -156,10 +153,11 @@ fn depends_on_trees(request: &UploadRequest) -> bool {
 }
 
 impl Answers {
-    pub(crate) fn new(files: KeptFiles, cache: BlockCache) -> Self {
+    pub(crate) fn new(files: KeptFiles, cache: BlockCache, options: AnswersOptions) -> Self {
         Self {
             files,
             cache,
+            options,
             under_way: Mutex::default(),
             counts: Counts::default(),
         }
@@ -242,15 +240,16 @@ impl Answers {
         times_seen: u32,
     ) -> Result<Answer, EngineError> {
         let workers = &view.world().workers;
-        let (planned, files) = (Arc::clone(&plan), self.files.clone());
-        let begin = move || {
-            let bytes = planned.bytes();
-            let draft = is_worth_keeping(&planned, bytes, times_seen).then(|| files.begin(name, room_for(&planned, bytes)));
-            (draft.flatten(), bytes)
-        };
         if let Some(production) = self.production(&name) {
             return Ok(Answer(Form::Made(production)));
         }
+        let (planned, files, options) = (Arc::clone(&plan), self.files.clone(), self.options.clone());
+        let begin = move || {
+            let bytes = planned.bytes();
+            let is_worth_it = is_worth_keeping(&options, &planned, bytes, times_seen);
+            let draft = is_worth_it.then(|| files.begin(name, room_for(&planned, bytes)));
+            (draft.flatten(), bytes)
+        };
         let (Some(draft), bytes) = workers.run(begin).await else {
             return Ok(Answer(Form::Planned(plan)));
         };
@@ -286,9 +285,9 @@ async fn kin(view: &View, request: &UploadRequest, files: KeptFiles, name: KeptN
     WholeEntries::of(file, view.object_format()).map(Arc::new)
 }
 
-fn is_worth_keeping(plan: &Plan, bytes: u64, times_seen: u32) -> bool {
-    let is_dear = plan.effort_bytes() >= EFFORT_BYTES_MIN;
-    let is_asked_again = times_seen > 1 && bytes >= COPIED_BYTES_MIN && plan.whole_layer().is_none();
+fn is_worth_keeping(options: &AnswersOptions, plan: &Plan, bytes: u64, times_seen: u32) -> bool {
+    let is_dear = plan.effort_bytes() >= options.effort_bytes_min;
+    let is_asked_again = times_seen > 1 && bytes >= options.copied_bytes_min && plan.whole_layer().is_none();
     is_dear || is_asked_again
 }
 
