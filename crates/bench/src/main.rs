@@ -41,8 +41,8 @@ enum Command {
         /// Only operations with this in their names, such as 'clone' or 'fetch, 10'
         #[arg(long, default_value = "")]
         only: String,
-        /// How many commits the fetching clients are behind
-        #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000")]
+        /// How many commits the fetching clients are behind; those that are 0 behind are up to date
+        #[arg(long, value_delimiter = ',', default_value = "0,1,10,100,1000")]
         behind: Vec<u32>,
         /// Directory for the files of servers and clients, a temporary one if not given
         #[arg(long)]

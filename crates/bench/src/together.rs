@@ -51,7 +51,9 @@ pub fn run(options: &Options) -> Result<()> {
     let socket = |bytes: u64| bytes as f64 * a_byte;
     let else_of_one = (one.as_secs_f64() - socket(one_bytes)).max(0.0);
     let allowed = socket(many_bytes) + 2.0 * else_of_one;
-    println!("| clones at once | bytes of one | CPU s of one | of it the socket's | CPU s of all | of it the socket's | sockets + 2 x all else of one | one again |");
+    println!(
+        "| clones at once | bytes of one | CPU s of one | of it the socket's | CPU s of all | of it the socket's | sockets + 2 x all else of one | one again |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     println!(
         "| {} | {one_bytes} | {:.3} | {:.3} | {:.3} | {:.3} | {allowed:.3} | {:.3} |",
@@ -77,7 +79,12 @@ fn wants(options: &Options) -> Result<Vec<String>> {
     ensure!(listed.status.success(), "git ls-remote failed");
     let lines = String::from_utf8(listed.stdout)?;
     let peeled = |line: &&str| !line.ends_with("^{}");
-    let mut wants: Vec<String> = lines.lines().filter(peeled).filter_map(|line| line.get(..40)).map(str::to_owned).collect();
+    let mut wants: Vec<String> = lines
+        .lines()
+        .filter(peeled)
+        .filter_map(|line| line.get(..40))
+        .map(str::to_owned)
+        .collect();
     wants.sort_unstable();
     wants.dedup();
     ensure!(!wants.is_empty(), "nothing to clone");
@@ -90,10 +97,19 @@ fn request(target: &Target, options: &Options, wants: &[String], capability: &st
     ["command=fetch", "object-format=sha1"].into_iter().for_each(&mut line);
     body.extend_from_slice(pktline::DELIM);
     let mut line = |text: &str| pktline::encode(&mut body, &[text.as_bytes()]);
-    ["no-progress\n", "ofs-delta\n", capability].into_iter().filter(|text| !text.is_empty()).for_each(&mut line);
+    ["no-progress\n", "ofs-delta\n", capability]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .for_each(&mut line);
     wants.iter().for_each(|want| line(&format!("want {want}\n")));
-    options.depth.iter().for_each(|depth| line(&format!("deepen {depth}\n")));
-    options.filter.iter().for_each(|filter| line(&format!("filter {filter}\n")));
+    options
+        .depth
+        .iter()
+        .for_each(|depth| line(&format!("deepen {depth}\n")));
+    options
+        .filter
+        .iter()
+        .for_each(|filter| line(&format!("filter {filter}\n")));
     line("done\n");
     body.extend_from_slice(pktline::FLUSH);
     let headers = format!(

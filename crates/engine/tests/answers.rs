@@ -5,7 +5,9 @@ mod support;
 
 use bytes::Bytes;
 use cuesta_engine::upload::{AnswerCounters, Deepen, ObjectFilter, UploadRequest, answer, boundary, plan};
-use cuesta_engine::{AnswersOptions, Engine, EngineError, EngineOptions, EngineParts, Repository, RepositoryName, View};
+use cuesta_engine::{
+    AnswersOptions, Engine, EngineError, EngineOptions, EngineParts, Repository, RepositoryName, View,
+};
 use cuesta_format::{RefTarget, RefUpdate, layer_pack_key};
 use cuesta_git::{HiddenRefs, ObjectFormat, ObjectId, ObjectKind, RefName};
 use cuesta_ledger::{LogStore, MemoryStore};
@@ -47,7 +49,8 @@ impl Ground {
             effort_bytes_min: 0,
             ..AnswersOptions::new(self.directory.path().to_owned(), 64 << 20)
         };
-        self.engine_with(answers, Workers::Pool(tokio::runtime::Handle::current())).await
+        self.engine_with(answers, Workers::Pool(tokio::runtime::Handle::current()))
+            .await
     }
 
     async fn engine_with(&self, answers: AnswersOptions, workers: Workers) -> Engine {
@@ -68,7 +71,10 @@ impl Ground {
     /// A repository with the whole history, in three layers, and a tag of its last commit.
     async fn repository(&mut self, engine: &Engine, name: &str) -> Arc<Repository> {
         let name = RepositoryName::parse(name).unwrap();
-        let repository = engine.create_repository(&name, self.history.format, "ann").await.unwrap();
+        let repository = engine
+            .create_repository(&name, self.history.format, "ann")
+            .await
+            .unwrap();
         let mut earlier = BTreeSet::new();
         for part in 0..3 {
             let mut spec = Spec {
@@ -143,7 +149,9 @@ fn objects(format: ObjectFormat, pack: &[u8], tip: ObjectId) -> BTreeSet<String>
     let client = Git::new(format);
     client.set_shallow(&[tip].into());
     client.run(&["index-pack", "--stdin", "--strict"], pack).unwrap();
-    client.run(&["update-ref", "refs/heads/main", &tip.to_string()], b"").unwrap();
+    client
+        .run(&["update-ref", "refs/heads/main", &tip.to_string()], b"")
+        .unwrap();
     client.run(&["fsck", "--full", "--strict"], b"").unwrap();
     let args = ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"];
     let listed = String::from_utf8(client.run(&args, b"").unwrap()).unwrap();
@@ -168,7 +176,11 @@ async fn an_answer_is_kept_and_needs_no_object_again() {
         assert_eq!((counts(&engine).made, counts(&engine).kept), (1, 1));
         // Without their packs, layers can be asked what they hold, but not for it.
         for record in view.state().layers() {
-            ground.bucket.delete(&layer_pack_key(repository.id(), record.meta.id)).await.unwrap();
+            ground
+                .bucket
+                .delete(&layer_pack_key(repository.id(), record.meta.id))
+                .await
+                .unwrap();
         }
         drop((engine, repository, view));
         let engine = ground.engine().await;
@@ -177,7 +189,10 @@ async fn an_answer_is_kept_and_needs_no_object_again() {
         let made_anew = async { plan(&view, &request).await?.stream().try_collect::<Vec<Bytes>>().await };
         assert!(made_anew.await.is_err());
         let pack = answer(&view, &request).await.unwrap();
-        assert_eq!((pack.object_count() as usize, pack.bytes()), (ground.whole(23).len(), first.len() as u64));
+        assert_eq!(
+            (pack.object_count() as usize, pack.bytes()),
+            (ground.whole(23).len(), first.len() as u64)
+        );
         assert_eq!(bytes_of(&view, &request).await.unwrap(), first);
         assert_eq!((counts(&engine).made, counts(&engine).kept), (0, 2));
     }
@@ -207,7 +222,9 @@ async fn a_damaged_answer_is_made_again() {
     let first = bytes_of(&view, &request).await.unwrap();
     drop((engine, view));
     for at in [0, first.len() / 2, first.len() - 1, first.len() + 3] {
-        let [path] = &ground.files()[..] else { panic!("one answer is kept") };
+        let [path] = &ground.files()[..] else {
+            panic!("one answer is kept")
+        };
         let mut bytes = std::fs::read(path).unwrap();
         bytes[at] ^= 0x40;
         std::fs::write(path, bytes).unwrap();
@@ -241,7 +258,9 @@ async fn what_is_copied_is_kept_when_it_is_asked_for_again() {
         copied_bytes_min: 0,
         ..AnswersOptions::new(ground.directory.path().to_owned(), 64 << 20)
     };
-    let engine = ground.engine_with(answers, Workers::Pool(tokio::runtime::Handle::current())).await;
+    let engine = ground
+        .engine_with(answers, Workers::Pool(tokio::runtime::Handle::current()))
+        .await;
     let view = ground.repository(&engine, "ann/thing").await.view().await.unwrap();
     let request = UploadRequest {
         wants: vec![ground.commit(23)],
@@ -251,7 +270,9 @@ async fn what_is_copied_is_kept_when_it_is_asked_for_again() {
     };
     for (made, kept) in [(0, 0), (1, 0), (1, 1)] {
         let pack = bytes_of(&view, &request).await.unwrap();
-        Git::new(ObjectFormat::Sha1).run(&["index-pack", "--stdin"], &pack).unwrap();
+        Git::new(ObjectFormat::Sha1)
+            .run(&["index-pack", "--stdin"], &pack)
+            .unwrap();
         assert_eq!((counts(&engine).made, counts(&engine).kept), (made, kept));
     }
 }
@@ -267,7 +288,10 @@ async fn a_production_goes_on_while_somebody_reads_and_no_longer() {
     let engine = ground.engine_with(answers, Workers::Inline).await;
     let view = ground.repository(&engine, "ann/thing").await.view().await.unwrap();
     let request = depth_one(&view, ground.commit(20)).await;
-    let [first, second] = [answer(&view, &request).await.unwrap(), answer(&view, &request).await.unwrap()];
+    let [first, second] = [
+        answer(&view, &request).await.unwrap(),
+        answer(&view, &request).await.unwrap(),
+    ];
     assert_eq!((counts(&engine).made, counts(&engine).joined), (1, 1));
     drop((first, second));
     while ground.files().iter().any(|path| is_unfinished(path)) {
@@ -276,7 +300,10 @@ async fn a_production_goes_on_while_somebody_reads_and_no_longer() {
     assert!(ground.files().is_empty());
     assert_eq!((counts(&engine).files.files, counts(&engine).files.bytes), (0, 0));
 
-    let [leaver, stayer] = [answer(&view, &request).await.unwrap(), answer(&view, &request).await.unwrap()];
+    let [leaver, stayer] = [
+        answer(&view, &request).await.unwrap(),
+        answer(&view, &request).await.unwrap(),
+    ];
     assert_eq!((counts(&engine).made, counts(&engine).joined), (2, 2));
     let mut leaver = leaver.stream();
     leaver.next().await.unwrap().unwrap();
@@ -300,7 +327,10 @@ async fn another_repository_has_answers_of_its_own() {
         let request = depth_one(&view, ground.commit(19)).await;
         packs.push(bytes_of(&view, &request).await.unwrap());
     }
-    assert_eq!((counts(&engine).made, counts(&engine).kept, ground.files().len()), (2, 0, 2));
+    assert_eq!(
+        (counts(&engine).made, counts(&engine).kept, ground.files().len()),
+        (2, 0, 2)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -333,7 +363,10 @@ async fn requests_that_differ_are_answered_differently() {
     let mut turned = requests[6].clone();
     turned.wants = vec![ground.commit(23), ground.commit(23)];
     bytes_of(&view, &turned).await.unwrap();
-    assert_eq!((counts(&engine).made as usize, counts(&engine).kept), (requests.len(), 1));
+    assert_eq!(
+        (counts(&engine).made as usize, counts(&engine).kept),
+        (requests.len(), 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -359,7 +392,10 @@ async fn a_tag_that_is_hidden_comes_from_no_kept_answer() {
     request.hidden = HiddenRefs::new(["refs/tags/secret"]);
     let hidden = bytes_of(&view, &request).await.unwrap();
     let tip = ground.commit(23);
-    let (shown, hidden) = (objects(ObjectFormat::Sha1, &shown, tip), objects(ObjectFormat::Sha1, &hidden, tip));
+    let (shown, hidden) = (
+        objects(ObjectFormat::Sha1, &shown, tip),
+        objects(ObjectFormat::Sha1, &hidden, tip),
+    );
     assert!(shown.contains(&tag.to_string()) && !hidden.contains(&tag.to_string()));
     assert_eq!(counts(&engine).made, 2);
 }

@@ -411,8 +411,15 @@ impl Draft {
             whole,
         } = self;
         let mut selection = Selection::of(&graph, entries);
-        let seen = [Some(wants.walked.len()), Some(walked.whole.len()), walked.levels.as_ref().map(HashSet::len)];
-        let seen = seen.into_iter().flatten().fold(0u64, |all, seen| all.saturating_add(seen as u64));
+        let seen = [
+            Some(wants.walked.len()),
+            Some(walked.whole.len()),
+            walked.levels.as_ref().map(HashSet::len),
+        ];
+        let seen = seen
+            .into_iter()
+            .flatten()
+            .fold(0u64, |all, seen| all.saturating_add(seen as u64));
         let Commits { send, common, .. } = walked.commits;
         let had_tags: HashSet<Position> = common.tags.into_iter().collect();
         let mut tags = wants.targets.tags;
@@ -474,7 +481,10 @@ fn tags_of(
 ) -> Result<Vec<Position>, EngineError> {
     let mut tags = Targets::default();
     for (tag, peeled) in shown_tags(view, hidden) {
-        if graph.locate(&peeled).is_some_and(|position| selection.contains(position)) {
+        if graph
+            .locate(&peeled)
+            .is_some_and(|position| selection.contains(position))
+        {
             tags.add(graph, &tag)?;
         }
     }

@@ -6,13 +6,13 @@ use super::units::{FETCH_BYTES, Fetched, UNIT_BYTES, Unit, Units};
 use super::writer::Writer;
 use crate::EngineError;
 use bytes::Bytes;
+use cuesta_git::ObjectId;
 use cuesta_store::Access;
 use futures::FutureExt;
 use futures::stream::{BoxStream, Stream, StreamExt, TryStreamExt};
-use cuesta_git::ObjectId;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 /// The pack, in chunks of up to 256 KiB. An error ends it; the client then misses the trailer and keeps nothing.

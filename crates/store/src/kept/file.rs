@@ -36,6 +36,7 @@ const TAIL_BYTES_MAX: u64 = 256 << 20;
 pub struct KeptFile {
     file: File,
     name: KeptName,
+    serial: u64,
     shelf: Arc<Inner>,
     written: Mutex<Written>,
 }
@@ -56,18 +57,29 @@ pub(super) enum Opened {
 }
 
 /// A new file without content.
-pub(super) fn create(path: &Path, name: KeptName, shelf: &Arc<Inner>) -> io::Result<KeptFile> {
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+pub(super) fn create(path: &Path, (name, serial): (KeptName, u64), shelf: &Arc<Inner>) -> io::Result<KeptFile> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?;
     Ok(KeptFile {
         file,
         name,
+        serial,
         shelf: Arc::clone(shelf),
         written: Mutex::default(),
     })
 }
 
 /// Opens a file, and checks all of it unless that was done before.
-pub(super) fn open(path: &Path, name: KeptName, shelf: &Arc<Inner>, verified: bool) -> io::Result<Opened> {
+pub(super) fn open(
+    path: &Path,
+    (name, serial): (KeptName, u64),
+    shelf: &Arc<Inner>,
+    verified: bool,
+) -> io::Result<Opened> {
     let file = File::open(path)?;
     let Some(written) = read_end(&file, &name)? else {
         return Ok(Opened::Corrupt);
@@ -76,6 +88,7 @@ pub(super) fn open(path: &Path, name: KeptName, shelf: &Arc<Inner>, verified: bo
     let opened = KeptFile {
         file,
         name,
+        serial,
         shelf: Arc::clone(shelf),
         written: Mutex::new(written),
     };
@@ -91,6 +104,11 @@ impl KeptFile {
     /// Its name.
     pub fn name(&self) -> &KeptName {
         &self.name
+    }
+
+    /// A number that no other file has in this process, one of the same name neither.
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// Bytes of content so far.
@@ -130,7 +148,9 @@ impl KeptFile {
         let start = number.saturating_mul(PIECE_BYTES as u64);
         let (sum, len) = {
             let written = self.written.lock();
-            let sum = usize::try_from(number).ok().and_then(|number| written.sums.get(number).copied());
+            let sum = usize::try_from(number)
+                .ok()
+                .and_then(|number| written.sums.get(number).copied());
             (sum, written.len.saturating_sub(start).min(PIECE_BYTES as u64))
         };
         let mut piece = vec![0; usize::try_from(len).unwrap_or(PIECE_BYTES)];
@@ -177,7 +197,9 @@ impl Written {
 
     /// All that follows the content.
     fn tail(&self, name: &KeptName) -> Vec<u8> {
-        let fields = [self.len, self.attachment.len() as u64, self.note].map(u64::to_le_bytes).concat();
+        let fields = [self.len, self.attachment.len() as u64, self.note]
+            .map(u64::to_le_bytes)
+            .concat();
         let mut tail = [&self.attachment[..], &self.sums()].concat();
         let sum = crc32c::crc32c(name.file_name().as_bytes());
         let sum = crc32c::crc32c_append(crc32c::crc32c_append(sum, &tail), &fields);
@@ -203,7 +225,8 @@ fn read_end(file: &File, name: &KeptName) -> io::Result<Option<Written>> {
     let (len, attachment_len, note) = (field(8), field(16), field(24));
     let pieces = len.div_ceil(PIECE_BYTES as u64);
     let tail_len = attachment_len.checked_add(pieces.saturating_mul(SUM_BYTES as u64));
-    let Some(tail_len) = tail_len.filter(|tail| *tail <= TAIL_BYTES_MAX && len.checked_add(*tail) == Some(end_start)) else {
+    let Some(tail_len) = tail_len.filter(|tail| *tail <= TAIL_BYTES_MAX && len.checked_add(*tail) == Some(end_start))
+    else {
         return Ok(None);
     };
     let mut tail = vec![0; usize::try_from(tail_len).unwrap_or(usize::MAX)];

@@ -50,6 +50,12 @@ impl KeptName {
     }
 }
 
+/// Numbers files, those of earlier runs too, over all directories that this process has open.
+fn next_serial() -> u64 {
+    static SERIALS: AtomicU64 = AtomicU64::new(0);
+    SERIALS.fetch_add(1, Ordering::Relaxed)
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -92,7 +98,6 @@ pub(super) struct Inner {
     corrupt: AtomicU64,
     /// Files that are not begun, because a write failed.
     skip: AtomicU64,
-    temporaries: AtomicU64,
 }
 
 /// What is in the directory.
@@ -108,6 +113,7 @@ struct Shelf {
 struct Held {
     size: u64,
     used: u64,
+    serial: u64,
     /// Every checksum was right once, since this process has it.
     verified: bool,
 }
@@ -127,7 +133,6 @@ impl KeptFiles {
             evicted: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
             skip: AtomicU64::new(0),
-            temporaries: AtomicU64::new(0),
         };
         inner.take_up().map_err(failed)?;
         Ok(Self(Arc::new(inner)))
@@ -145,9 +150,9 @@ impl KeptFiles {
 
     /// The file of that name, whole and intact. The first time in a process all of it is read and checked.
     pub fn find(&self, name: &KeptName) -> Option<Arc<KeptFile>> {
-        let verified = self.0.shelf.lock().use_file(name)?;
+        let (serial, verified) = self.0.shelf.lock().use_file(name)?;
         let path = self.0.path(name);
-        let found = match file::open(&path, *name, &self.0, verified) {
+        let found = match file::open(&path, (*name, serial), &self.0, verified) {
             Ok(Opened::Intact(file)) => file,
             Ok(Opened::Corrupt) => {
                 self.0.found_corrupt(name);
@@ -161,7 +166,7 @@ impl KeptFiles {
             }
         };
         if let (false, Some(held)) = (verified, self.0.shelf.lock().files.get_mut(name)) {
-            held.verified = true;
+            held.verified |= held.serial == serial;
         }
         Some(Arc::new(found))
     }
@@ -179,16 +184,19 @@ impl KeptFiles {
     /// Begins a file whose content will have at most so many bytes. `None` if that is too much, or there is no room for it
     /// beside others being written, or the disk fails.
     pub fn begin(&self, name: KeptName, content_bytes_max: u64) -> Option<Draft> {
-        let skipped = self.0.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let skipped = self
+            .0
+            .skip
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if content_bytes_max > self.file_bytes_max() || skipped.is_ok() {
             return None;
         }
         self.0.make_room(content_bytes_max)?;
-        let number = self.0.temporaries.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.0.directory.join(format!("{number}.tmp"));
+        let serial = next_serial();
+        let temporary = self.0.directory.join(format!("{serial}.tmp"));
         // Somebody may have deleted the directory.
         let made = fs::create_dir_all(&self.0.directory);
-        match made.and_then(|()| file::create(&temporary, name, &self.0)) {
+        match made.and_then(|()| file::create(&temporary, (name, serial), &self.0)) {
             Ok(file) => Some(Draft {
                 file: Arc::new(file),
                 shelf: Arc::clone(&self.0),
@@ -253,7 +261,7 @@ impl Draft {
             })?;
         }
         self.shelf.give_back(std::mem::take(&mut self.reserved));
-        self.shelf.enter(name, size, true);
+        self.shelf.enter(name, size, (self.file.serial(), true));
         Ok(())
     }
 }
@@ -284,18 +292,26 @@ impl Inner {
         }
         found.sort_by_key(|(modified, name, _)| (*modified, name.digest));
         for (_, name, size) in found {
-            self.enter(name, size, false);
+            self.enter(name, size, (next_serial(), false));
         }
         Ok(())
     }
 
-    fn enter(&self, name: KeptName, size: u64, verified: bool) {
+    fn enter(&self, name: KeptName, size: u64, (serial, verified): (u64, bool)) {
         let out = {
             let mut shelf = self.shelf.lock();
             shelf.forget(&name);
             let used = shelf.tick();
             shelf.bytes = shelf.bytes.saturating_add(size);
-            shelf.files.insert(name, Held { size, used, verified });
+            shelf.files.insert(
+                name,
+                Held {
+                    size,
+                    used,
+                    serial,
+                    verified,
+                },
+            );
             shelf.push_out(self.bytes_max)
         };
         self.evict(&out);
@@ -352,12 +368,12 @@ impl Shelf {
         self.clock
     }
 
-    /// Notes that a file is used; whether it was verified, if it is there.
-    fn use_file(&mut self, name: &KeptName) -> Option<bool> {
+    /// Notes that a file is used; its number, and whether it was verified, if it is there.
+    fn use_file(&mut self, name: &KeptName) -> Option<(u64, bool)> {
         let now = self.tick();
         let held = self.files.get_mut(name)?;
         held.used = now;
-        Some(held.verified)
+        Some((held.serial, held.verified))
     }
 
     fn forget(&mut self, name: &KeptName) {
@@ -370,7 +386,11 @@ impl Shelf {
     fn push_out(&mut self, bytes_max: u64) -> Vec<KeptName> {
         let mut out = Vec::new();
         while self.bytes > bytes_max || self.files.len() > FILES_MAX {
-            let oldest = self.files.iter().min_by_key(|(_, held)| held.used).map(|(name, _)| *name);
+            let oldest = self
+                .files
+                .iter()
+                .min_by_key(|(_, held)| held.used)
+                .map(|(name, _)| *name);
             let Some(oldest) = oldest else { break };
             self.forget(&oldest);
             out.push(oldest);

@@ -20,7 +20,9 @@ fn content(len: usize) -> Vec<u8> {
 
 fn write(files: &KeptFiles, name: KeptName, content: &[u8], attachment: &[u8]) {
     let mut draft = files.begin(name, content.len() as u64).unwrap();
-    content.chunks(PIECE_BYTES).for_each(|piece| draft.append(piece).unwrap());
+    content
+        .chunks(PIECE_BYTES)
+        .for_each(|piece| draft.append(piece).unwrap());
     draft.finish(42, attachment).unwrap();
 }
 
@@ -35,7 +37,9 @@ fn open(directory: &tempfile::TempDir, bytes_max: u64) -> KeptFiles {
 
 fn names_in(directory: &tempfile::TempDir) -> Vec<String> {
     let entries = fs::read_dir(directory.path()).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 #[test]
@@ -54,7 +58,10 @@ fn a_file_is_read_while_it_is_written_and_in_the_next_run() {
     for files in [files, open(&directory, 64 << 20)] {
         let found = files.find(&NAME).unwrap();
         assert_eq!((found.len(), found.note()), (content.len() as u64, 42));
-        assert_eq!((read(&found).unwrap(), &found.attachment()[..]), (content.clone(), &b"beside"[..]));
+        assert_eq!(
+            (read(&found).unwrap(), &found.attachment()[..]),
+            (content.clone(), &b"beside"[..])
+        );
         let size = fs::metadata(directory.path().join(NAME.file_name())).unwrap().len();
         assert_eq!((files.counters().files, files.counters().bytes), (1, size));
     }
@@ -69,6 +76,24 @@ fn a_draft_that_is_dropped_was_never_there() {
     assert_eq!(files.counters().bytes, 100);
     drop(draft);
     assert_eq!((names_in(&directory), files.counters().bytes), (Vec::new(), 0));
+}
+
+/// What is remembered of a file's content must not be taken for another's.
+#[test]
+fn a_file_made_again_is_another() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&open(&directory, 64 << 20), NAME, b"first", b"");
+    let files = open(&directory, 64 << 20);
+    let first = files.find(&NAME).unwrap();
+    assert_eq!(files.find(&NAME).unwrap().serial(), first.serial());
+    write(&files, NAME, b"other", b"");
+    let second = files.find(&NAME).unwrap();
+    assert_ne!(second.serial(), first.serial());
+    assert_eq!(
+        (read(&first).unwrap(), read(&second).unwrap()),
+        (b"first".to_vec(), b"other".to_vec())
+    );
+    assert_eq!(files.counters().files, 1);
 }
 
 #[test]
@@ -152,7 +177,9 @@ fn a_file_takes_no_more_than_its_part_and_what_it_announced() {
     let mut draft = files.begin(NAME, 1000).unwrap();
     assert!(draft.append(&[0; 1001]).is_err());
     // Somebody wrote what does not fit: the disk is left alone for a while.
-    let refused = (0..BEGINS_AFTER_FAILURE).filter(|_| files.begin(NAME, 10).is_none()).count();
+    let refused = (0..BEGINS_AFTER_FAILURE)
+        .filter(|_| files.begin(NAME, 10).is_none())
+        .count();
     assert_eq!(refused as u64, BEGINS_AFTER_FAILURE);
     assert!(files.begin(NAME, 10).is_some());
 }

@@ -49,7 +49,11 @@ impl WholeEntries {
     /// Where `oid` is.
     fn find(&self, oid: &ObjectId) -> Option<Range<u64>> {
         let width = self.format.width();
-        let record = |number: usize| self.index.get(number * (width + PLACE_BYTES)..)?.get(..width + PLACE_BYTES);
+        let record = |number: usize| {
+            self.index
+                .get(number * (width + PLACE_BYTES)..)?
+                .get(..width + PLACE_BYTES)
+        };
         let (mut low, mut high) = (0, self.index.len() / (width + PLACE_BYTES));
         while low < high {
             let middle = low.midpoint(high);
@@ -106,14 +110,18 @@ pub(in crate::upload) async fn entries(
     let (wanted, kept) = (wanted(graph, whole, positions)?, Arc::clone(whole));
     let read = move || {
         let mut reader = Reader::new(&kept);
-        let read = wanted.into_iter().map(|wanted| Some((wanted.at, reader.entry(&wanted)?)));
+        let read = wanted
+            .into_iter()
+            .map(|wanted| Some((wanted.at, reader.entry(&wanted)?)));
         read.flatten().collect::<Vec<_>>()
     };
     let read = view.world().workers.run(read).await;
     if let Some(answers) = &view.world().answers {
         answers.reused(read.len());
     }
-    let found = read.into_iter().filter_map(|(at, entry)| Some((*positions.get(at)?, entry)));
+    let found = read
+        .into_iter()
+        .filter_map(|(at, entry)| Some((*positions.get(at)?, entry)));
     Ok(found.collect())
 }
 

@@ -17,7 +17,7 @@ pub(super) use entries::{WholeEntries, entries, read};
 use super::plan::plan_beside;
 use super::{ObjectFilter, PackStream, Plan, UploadRequest};
 use crate::{AnswersOptions, EngineError, View};
-use cuesta_store::{BlockCache, KeptCounters, KeptFiles, KeptName};
+use cuesta_store::{BlockCache, Draft, KeptCounters, KeptFiles, KeptName, Workers};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
@@ -64,11 +64,12 @@ pub struct AnswerCounters {
 }
 
 /// A plan being made. Who waits for it drives it; when nobody does, it ends.
-type Planning = Shared<BoxFuture<'static, Result<Arc<Plan>, Arc<EngineError>>>>;
+type Planning = Shared<PlanFuture>;
+type PlanFuture = BoxFuture<'static, Result<Arc<Plan>, Arc<EngineError>>>;
 
 #[derive(Default)]
 struct UnderWay {
-    plans: HashMap<KeptName, WeakShared<BoxFuture<'static, Result<Arc<Plan>, Arc<EngineError>>>>>,
+    plans: HashMap<KeptName, WeakShared<PlanFuture>>,
     productions: HashMap<KeptName, Weak<Production>>,
     seen: HashMap<KeptName, u32>,
 }
@@ -135,7 +136,10 @@ pub async fn answer(view: &View, request: &UploadRequest) -> Result<Answer, Engi
         Some(production) => return Ok(Answer(Form::Made(production))),
         None => answers.saw(name),
     };
-    let plan = answers.planning(view, request, name).await.map_err(EngineError::Shared)?;
+    let plan = answers
+        .planning(view, request, name)
+        .await
+        .map_err(EngineError::Shared)?;
     answers.give(view, &runtime, name, plan, times_seen).await
 }
 
@@ -253,16 +257,36 @@ impl Answers {
         let (Some(draft), bytes) = workers.run(begin).await else {
             return Ok(Answer(Form::Planned(plan)));
         };
+        if let Some(production) = self.start(runtime, workers, name, (&plan, bytes), draft) {
+            return Ok(Answer(Form::Made(production)));
+        }
+        // Others have made it meanwhile.
+        let kept = self.find(view, name).await;
+        Ok(kept.unwrap_or(Answer(Form::Planned(plan))))
+    }
+
+    /// Starts a production, or joins one; `None` if one has come to its end. At each moment it is under way or kept.
+    fn start(
+        &self,
+        runtime: &tokio::runtime::Handle,
+        workers: &Workers,
+        name: KeptName,
+        (plan, bytes): (&Arc<Plan>, u64),
+        draft: Draft,
+    ) -> Option<Arc<Production>> {
         let mut under_way = self.under_way.lock();
         if let Some(production) = under_way.productions.get(&name).and_then(Weak::upgrade) {
             self.counts.joined.fetch_add(1, Ordering::Relaxed);
-            return Ok(Answer(Form::Made(production)));
+            return Some(production);
+        }
+        if self.files.has(&name) {
+            return None;
         }
         self.counts.made.fetch_add(1, Ordering::Relaxed);
-        let pack = Plan::stream_of(plan);
+        let pack = Plan::stream_of(Arc::clone(plan));
         let production = Arc::new(Production::start(runtime, pack, draft, (&self.cache, workers), bytes));
         under_way.productions.insert(name, Arc::downgrade(&production));
-        Ok(Answer(Form::Made(production)))
+        Some(production)
     }
 }
 

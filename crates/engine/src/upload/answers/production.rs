@@ -6,7 +6,7 @@ use crate::EngineError;
 use crate::upload::Progress;
 use crate::upload::stream::PackStream;
 use bytes::{Bytes, BytesMut};
-use cuesta_store::{Access, BlockCache, Draft, KeptFile, KeptName, PIECE_BYTES, Workers};
+use cuesta_store::{Access, BlockCache, Draft, KeptFile, PIECE_BYTES, Workers};
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -27,7 +27,7 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(file: Arc<KeptFile>, cache: &BlockCache, bytes: u64) -> Self {
         Self {
-            key: key(file.name()),
+            key: key(&file),
             file,
             access: match bytes <= cache.memory_bytes_max() / MEMORY_SHARE {
                 true => Access::Keep,
@@ -44,7 +44,9 @@ impl Source {
 
     async fn piece(&self, number: u64) -> Result<Bytes, EngineError> {
         let file = Arc::clone(&self.file);
-        let read = self.cache.read_other(&self.key, number, self.access, move || file.piece(number));
+        let read = self
+            .cache
+            .read_other(&self.key, number, self.access, move || file.piece(number));
         read.await.map_err(|_| damaged())
     }
 
@@ -69,15 +71,17 @@ fn damaged() -> EngineError {
     EngineError::Kept(std::io::Error::other("it is damaged"))
 }
 
-/// No key of a bucket has a colon at its start.
-fn key(name: &KeptName) -> Arc<str> {
-    let digest: String = name.digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!(":answer:{digest}").into()
+/// No key of a bucket has a colon at its start. An answer that is made again may have other bytes under the same name.
+fn key(file: &KeptFile) -> Arc<str> {
+    format!(":answer:{}", file.serial()).into()
 }
 
 /// Objects that so many of all pieces stand for.
 fn share(objects: u32, pieces: u64, of: u64) -> u64 {
-    u64::from(objects).saturating_mul(pieces).checked_div(of).unwrap_or_default()
+    u64::from(objects)
+        .saturating_mul(pieces)
+        .checked_div(of)
+        .unwrap_or_default()
 }
 
 /// A pack being made.
