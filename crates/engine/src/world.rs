@@ -22,8 +22,11 @@ pub struct EngineOptions {
     pub wants_max: usize,
     /// Bytes of pack read ahead of the writer in one fetch; in steps of 1 MiB, at least one.
     pub read_ahead_bytes_max: u64,
-    /// zlib level of objects that are sent other than as they are stored.
+    /// zlib level of objects that are stored other than as they came.
     pub deflate_level: u32,
+    /// The same of objects that are made anew for an answer. A client waits: 4 takes two thirds of the time of 6, for 2 % more
+    /// bytes.
+    pub answer_deflate_level: u32,
     /// Bytes that one merge of layers holds at most, about, beside their cues; layers that do not fit together stay apart
     /// ([`crate::MergeBounds`]). As much again for contents while a compaction chooses the bases of deltas anew; objects of
     /// more than a sixth of it keep the form in which they are stored.
@@ -50,6 +53,7 @@ impl Default for EngineOptions {
             wants_max: 1_000_000,
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
+            answer_deflate_level: 4,
             compact_memory_bytes_max: 96 << 20,
             divide_bytes_min: 4 << 20,
             receive: ReceiveOptions::default(),

@@ -31,7 +31,7 @@ async fn made(plan: &Arc<Plan>, positions: Vec<Position>) -> Result<Vec<(Positio
     let locations = objects::locations(&plan.graph, &positions)?;
     let objects = objects::read(&plan.view, &locations).await?;
     let world = plan.view.world();
-    let level = world.options.deflate_level;
+    let level = world.options.answer_deflate_level;
     let deflate = move || {
         let mut deflater = Deflater::new(level);
         let made = positions
