@@ -89,6 +89,7 @@ impl View {
                 graph: OnceCell::new(),
                 reaches: Kept::default(),
                 hiding: Kept::default(),
+                tags: Kept::default(),
             }),
         }
     }

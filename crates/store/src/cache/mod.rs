@@ -149,7 +149,6 @@ impl BlockCache {
             kept: blocks(options.memory_bytes_max - passing_bytes, block_bytes, KEPT_PROVEN_SHARE),
             passing: blocks(passing_bytes, block_bytes, PASSING_PROVEN_SHARE),
             bucket,
-            memory_bytes_max: options.memory_bytes_max,
             disk,
             flights: Mutex::new(HashMap::new()),
             fetches: Semaphore::new(options.fetches_max.clamp(1, Semaphore::MAX_PERMITS)),
