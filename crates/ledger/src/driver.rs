@@ -101,6 +101,7 @@ enum Event {
     End(Result<u64, LedgerError>),
     Changed(Result<u64, LedgerError>),
     PauseOver,
+    Rested,
     Arrived,
 }
 
@@ -127,6 +128,8 @@ pub(crate) struct Driver<M: Machine> {
     alone: usize,
     tail: Option<BoxFuture<Result<u64, LedgerError>>>,
     pause: Option<BoxFuture<()>>,
+    /// After a group of several: edits that come meanwhile go into one entry.
+    rest: Option<BoxFuture<()>>,
     failures: u32,
 }
 
@@ -156,6 +159,7 @@ impl<M: Machine> Driver<M> {
             alone: 0,
             tail: None,
             pause: None,
+            rest: None,
             failures: 0,
         };
         driver.load().await?;
@@ -180,6 +184,7 @@ impl<M: Machine> Driver<M> {
                 Event::End(end) => self.end_read(end),
                 Event::Changed(end) => self.changed(end),
                 Event::PauseOver => self.pause = None,
+                Event::Rested => self.rest = None,
                 Event::Arrived => {}
             }
         }
@@ -209,6 +214,7 @@ impl<M: Machine> Driver<M> {
                 Event::Arrived
             }
             () = ready(self.pause.as_mut()) => Event::PauseOver,
+            () = ready(self.rest.as_mut()) => Event::Rested,
             end = ready(self.tail.as_mut()) => Event::Changed(end),
         };
         self.waiters.extend(readers.into_iter().map(Waiter::Reader));
@@ -248,7 +254,8 @@ impl<M: Machine> Driver<M> {
 
     fn may_append(&self) -> bool {
         let current = self.end_seen <= self.state.number() && !self.read_back;
-        self.in_flight.is_none() && self.pause.is_none() && current && !self.pending.is_empty()
+        let rests = self.rest.is_some() && self.pending.len() < self.options.group_edits_max;
+        self.in_flight.is_none() && self.pause.is_none() && !rests && current && !self.pending.is_empty()
     }
 
     fn start(&mut self) {
@@ -368,6 +375,10 @@ impl<M: Machine> Driver<M> {
         match outcome {
             Ok(Appended::Done) => {
                 self.failures = 0;
+                let rest = self.options.group_rest;
+                if group.len() > 1 && !rest.is_zero() {
+                    self.rest = Some(Box::pin(tokio::time::sleep(rest)));
+                }
                 let (number, state) = (self.state.number(), next);
                 self.publish(state.clone());
                 for pending in group {

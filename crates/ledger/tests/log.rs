@@ -112,6 +112,27 @@ async fn what_arrives_during_an_append_makes_one_entry() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn after_a_group_a_log_waits_for_more_and_who_is_alone_does_not() {
+    let (_, log) = begun().await;
+    let start = tokio::time::Instant::now();
+    let commit = async |name: &str| done(log.commit(push(name, None, Some(1))).await);
+    let (one, two) = (commit("refs/heads/1").await, commit("refs/heads/2").await);
+    assert_eq!((one + 1, start.elapsed()), (two, Duration::ZERO));
+    let (three, four) = futures::join!(commit("refs/heads/3"), commit("refs/heads/4"));
+    assert_eq!((three, four, start.elapsed()), (two + 1, two + 1, Duration::ZERO));
+    // Five would be an entry of its own if it did not wait for six.
+    let late = async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        commit("refs/heads/6").await
+    };
+    let (five, six) = futures::join!(commit("refs/heads/5"), late);
+    assert_eq!((five, six), (four + 1, four + 1));
+    assert!(start.elapsed() > Duration::ZERO);
+}
+
 #[tokio::test]
 async fn groups_are_bounded_in_bytes_and_edits() {
     let limits = Limits {
