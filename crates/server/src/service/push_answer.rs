@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// What an answer is made of.
 pub(super) struct PushForm {
@@ -34,7 +35,8 @@ pub(super) async fn send(mut work: Unstoppable<Report>, form: PushForm, record: 
     loop {
         match within(pending.form.keep_alive, &mut work).await {
             Some(report) => return Answer::whole(CONTENT_TYPE, pending.finish(report)),
-            None if pending.may_speak() => return Answer::ok(CONTENT_TYPE, pending.stream(work)),
+            // From here on it takes the client's reading to go on with the answer, and the push must not wait for that.
+            None if pending.may_speak() => return Answer::ok(CONTENT_TYPE, pending.stream(tokio::spawn(work))),
             None => {}
         }
     }
@@ -79,7 +81,7 @@ impl Pending {
         }
     }
 
-    fn stream(self, work: Unstoppable<Report>) -> Content {
+    fn stream(self, work: JoinHandle<Option<Report>>) -> Content {
         let first = Piece::from(Bytes::from_static(KEEP_ALIVE));
         let rest = futures::stream::unfold(Some((self, work)), |state| async {
             let (mut pending, mut work) = state?;
@@ -90,7 +92,7 @@ impl Pending {
     }
 
     /// The next bytes to send, and whether others follow.
-    async fn next(&mut self, work: &mut Unstoppable<Report>) -> (Piece, bool) {
+    async fn next(&mut self, work: &mut JoinHandle<Option<Report>>) -> (Piece, bool) {
         // What streams has broken a silence already.
         let silence = self.form.keep_alive.unwrap_or(Duration::MAX);
         tokio::select! {
@@ -100,8 +102,42 @@ impl Pending {
                 self.write_text(&mut out, &text);
                 (Bytes::from(out).into(), true)
             }
-            report = &mut *work => (Bytes::from(self.finish(report)).into(), false),
+            report = &mut *work => (Bytes::from(self.finish(report.ok().flatten())).into(), false),
             () = tokio::time::sleep(silence) => (Bytes::from_static(KEEP_ALIVE).into(), true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::record::RequestId;
+    use cuesta_store::{Bucket, BucketOptions};
+    use tokio::sync::oneshot;
+    use tokio::time::{sleep, timeout};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_push_does_not_wait_for_its_client_to_read() {
+        let bucket = Bucket::open("memory:", &BucketOptions::default()).unwrap();
+        let record = Record::new(RequestId(1), http::Method::POST, Arc::default(), bucket);
+        let (done, ended) = oneshot::channel();
+        let work = Unstoppable::new(async {
+            sleep(Duration::from_secs(60)).await;
+            done.send(()).unwrap();
+            Report::refusal([], "")
+        });
+        let form = PushForm {
+            capabilities: PushCapabilities {
+                side_band: true,
+                ..PushCapabilities::default()
+            },
+            progress: mpsc::channel(1).1,
+            taken: Arc::new(AtomicBool::new(true)),
+            keep_alive: Some(Duration::from_secs(5)),
+        };
+        let answer = send(work, form, Arc::new(record)).await;
+        let ended = timeout(Duration::from_secs(600), ended).await;
+        assert_eq!(ended, Ok(Ok(())), "the push stood still");
+        drop(answer);
     }
 }
