@@ -5,7 +5,6 @@
 
 use crate::ErrorKind;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use std::cell::Cell;
 
 /// A stream that cannot be inflated, or not to the size it should have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,24 +56,9 @@ pub struct Inflated {
     pub done: bool,
 }
 
-thread_local! {
-    /// What the last inflaters of this thread left to the next: making their state costs more than a small stream.
-    static SPARE: Cell<Option<Decompress>> = const { Cell::new(None) };
-    static SPARE_WHOLE: Cell<Option<libdeflater::Decompressor>> = const { Cell::new(None) };
-}
-
-/// Inflates one stream after another; [`reset`](Self::reset) between them keeps the allocation (about 40 KiB), which a thread
-/// keeps for its next inflater.
+/// Inflates one stream after another; [`reset`](Self::reset) between them keeps the allocation (about 40 KiB).
 pub struct Inflater {
-    /// Set until it is dropped.
-    state: Option<Decompress>,
-}
-
-impl Drop for Inflater {
-    fn drop(&mut self) {
-        // At the end of a thread there is nowhere to leave it.
-        let _ = SPARE.try_with(|spare| spare.set(self.state.take()));
-    }
+    state: Decompress,
 }
 
 impl Default for Inflater {
@@ -86,32 +70,27 @@ impl Default for Inflater {
 impl Inflater {
     /// An inflater at the start of a stream.
     pub fn new() -> Self {
-        let mut inflater = Self {
-            state: SPARE.try_with(Cell::take).ok().flatten(),
-        };
-        inflater.reset();
-        inflater
+        Self {
+            state: Decompress::new(true),
+        }
     }
 
     /// Forgets the current stream; the next bytes start another.
     pub fn reset(&mut self) {
-        match &mut self.state {
-            Some(state) => state.reset(true),
-            none => *none = Some(Decompress::new(true)),
-        }
+        self.state.reset(true);
     }
 
     /// Inflates as much of `input` as fits `output`. Neither consumed nor produced, and not done, means that the step
     /// needs more of one of them.
     pub fn inflate(&mut self, input: &[u8], output: &mut [u8]) -> Result<Inflated, ZlibError> {
-        let state = self.state.get_or_insert_with(|| Decompress::new(true));
-        let (in_before, out_before) = (state.total_in(), state.total_out());
-        let status = state
+        let (in_before, out_before) = (self.state.total_in(), self.state.total_out());
+        let status = self
+            .state
             .decompress(input, output, FlushDecompress::None)
             .map_err(|_| ZlibError::Corrupt)?;
         Ok(Inflated {
-            consumed: usize::try_from(state.total_in() - in_before).unwrap_or(input.len()),
-            produced: usize::try_from(state.total_out() - out_before).unwrap_or(output.len()),
+            consumed: usize::try_from(self.state.total_in() - in_before).unwrap_or(input.len()),
+            produced: usize::try_from(self.state.total_out() - out_before).unwrap_or(output.len()),
             done: status == Status::StreamEnd,
         })
     }
@@ -159,20 +138,11 @@ impl Inflater {
 /// fast as [`Inflater`], but without a word on where the stream ends.
 #[derive(Default)]
 pub struct WholeInflater {
-    /// Set once there was a stream.
-    state: Option<libdeflater::Decompressor>,
-}
-
-impl Drop for WholeInflater {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            let _ = SPARE_WHOLE.try_with(|spare| spare.set(Some(state)));
-        }
-    }
+    state: libdeflater::Decompressor,
 }
 
 impl WholeInflater {
-    /// An inflater; it keeps its state (about 12 KiB) from stream to stream, and leaves it to the thread's next one.
+    /// An inflater; it keeps its state (about 12 KiB) from stream to stream.
     pub fn new() -> Self {
         Self::default()
     }
@@ -183,13 +153,13 @@ impl WholeInflater {
         use libdeflater::DecompressionError::{BadData, InsufficientSpace};
         output.clear();
         output.resize(size.min(inflated_len_max(stream.len())), 0);
-        let state = self
+        let got = self
             .state
-            .get_or_insert_with(|| SPARE_WHOLE.try_with(Cell::take).ok().flatten().unwrap_or_default());
-        let got = state.zlib_decompress(stream, output).map_err(|error| match error {
-            InsufficientSpace => ZlibError::TooLong { expected: size },
-            BadData => ZlibError::Corrupt,
-        })?;
+            .zlib_decompress(stream, output)
+            .map_err(|error| match error {
+                InsufficientSpace => ZlibError::TooLong { expected: size },
+                BadData => ZlibError::Corrupt,
+            })?;
         output.truncate(got);
         if got == size {
             Ok(())

@@ -117,7 +117,7 @@ async fn dispatch(node: Arc<Node>, connection: Connection, request: Request<Inco
             }
             match call(node, &peer, repository, Service::UploadPack, &parts, record).await {
                 Ok(call) => match request_body(&parts, body, record) {
-                    Ok(body) => archive::answer(call, body).boxed().await,
+                    Ok(body) => archive::answer(call, body).await,
                     Err(error) => body_error(&error, record),
                 },
                 Err(refusal) => *refusal,
@@ -127,7 +127,7 @@ async fn dispatch(node: Arc<Node>, connection: Connection, request: Request<Inco
         Route::File { repository, file } => {
             record.is_for(Endpoint::File, Some(&repository));
             match call(node, &peer, repository, Service::UploadPack, &parts, record).await {
-                Ok(call) => dumb::answer(call, file, &parts.headers).boxed().await,
+                Ok(call) => dumb::answer(call, file, &parts.headers).await,
                 Err(refusal) => *refusal,
             }
         }
@@ -146,10 +146,7 @@ async fn dispatch(node: Arc<Node>, connection: Connection, request: Request<Inco
             // No other permission is asked for: the signature in the query is one.
             let query = parts.uri.query().unwrap_or_default();
             match node.engine.repository(&repository).await {
-                Ok(repository) => {
-                    let answer = payload::answer(&node, record, repository, (&file, query), &parts.headers);
-                    answer.boxed().await
-                }
+                Ok(repository) => payload::answer(&node, record, repository, (&file, query), &parts.headers).await,
                 Err(error) => Answer::engine_error(&error, record),
             }
         }
@@ -257,9 +254,8 @@ async fn rpc(call: Call, service: Service, parts: &Parts, body: Incoming) -> Ans
         Err(error) => return body_error(&error, &call.record),
     };
     match service {
-        // Each in a place of its own: what is awaited in place is moved and kept in its largest size, whatever is asked for.
-        Service::UploadPack => fetch::answer(call, body).boxed().await,
-        Service::ReceivePack => push::answer(call, Input::body(body)).boxed().await,
+        Service::UploadPack => fetch::answer(call, body).await,
+        Service::ReceivePack => push::answer(call, Input::body(body)).await,
     }
 }
 
