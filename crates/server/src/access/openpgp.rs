@@ -95,13 +95,13 @@ impl OpenPgpKey {
         if key.public_subkeys.len() > SUBKEYS_MAX {
             return Err(OpenPgpKeyError::Large);
         }
-        let standing = best_standing(&key, now);
-        if standing == Standing::Unfit {
-            return Err(OpenPgpKeyError::Unfit);
-        }
         let certificate = key.to_bytes().map_err(|_| OpenPgpKeyError::Form)?;
         if certificate.len() > KEY_BYTES_MAX {
             return Err(OpenPgpKeyError::Large);
+        }
+        let standing = best_standing(&key, now);
+        if standing == Standing::Unfit {
+            return Err(OpenPgpKeyError::Unfit);
         }
         Ok(Self {
             fingerprints: fingerprints(&key),
@@ -162,34 +162,50 @@ fn label(users: &[SignedUser]) -> String {
 }
 
 fn best_standing(key: &SignedPublicKey, now: u64) -> Standing {
-    let subkeys = key
-        .public_subkeys
-        .iter()
-        .map(|subkey| subkey_standing(key, subkey, now));
-    subkeys.fold(primary_standing(key, now), Standing::max)
+    let whole = whole_standing(key, now);
+    let subkeys = key.public_subkeys.iter();
+    let subkeys = subkeys.map(|subkey| subkey_standing(key, subkey, whole.standing, now));
+    subkeys.fold(whole.as_signer(), Standing::max)
 }
 
-/// What the primary key is good for as a signer.
-fn primary_standing(key: &SignedPublicKey, now: u64) -> Standing {
-    match self_signature(key, now) {
-        Some(newest) if newest.key_flags().sign() => whole_standing(key, now),
-        _ => Standing::Unfit,
+/// What a key as a whole is good for: nothing of it is better than its primary key.
+struct Whole {
+    standing: Standing,
+    /// Whether the primary key itself is for signing.
+    is_signer: bool,
+}
+
+impl Whole {
+    const UNFIT: Self = Self {
+        standing: Standing::Unfit,
+        is_signer: false,
+    };
+
+    /// What the primary key is good for as a signer.
+    fn as_signer(&self) -> Standing {
+        match self.is_signer {
+            true => self.standing,
+            false => Standing::Unfit,
+        }
     }
 }
 
-/// What the key as a whole is good for: nothing of it is better than its primary key.
-fn whole_standing(key: &SignedPublicKey, now: u64) -> Standing {
+fn whole_standing(key: &SignedPublicKey, now: u64) -> Whole {
     let primary = &key.primary_key;
     let Some(newest) = self_signature(key, now) else {
-        return Standing::Unfit;
+        return Whole::UNFIT;
     };
     let mut revocations = key.details.revocation_signatures.iter();
-    match () {
+    let standing = match () {
         () if !matches!(primary.version(), KeyVersion::V4 | KeyVersion::V6) => Standing::Unfit,
         () if is_weak(primary.public_params()) => Standing::Unfit,
         () if revocations.any(|one| one.verify_key(primary).is_ok()) => Standing::Revoked,
         () if is_over(newest, primary, now) => Standing::Expired,
         () => Standing::Signs,
+    };
+    Whole {
+        standing,
+        is_signer: newest.key_flags().sign(),
     }
 }
 
@@ -216,14 +232,13 @@ fn user_signatures<'a>(primary: &'a PublicKey, user: &'a SignedUser) -> impl Ite
     signatures.filter(move |one| !is_revocation(one) && own(one))
 }
 
-/// What a subkey is good for as a signer.
-fn subkey_standing(key: &SignedPublicKey, subkey: &SignedPublicSubKey, now: u64) -> Standing {
+/// What a subkey is good for as a signer, where the key as a whole is good for `whole`.
+fn subkey_standing(key: &SignedPublicKey, subkey: &SignedPublicSubKey, whole: Standing, now: u64) -> Standing {
     let (primary, bound) = (&key.primary_key, &subkey.key);
     let own = |kind: SignatureType| {
         let own = subkey.signatures.iter().filter(move |one| one.typ() == Some(kind));
         own.filter(|one| one.verify_subkey_binding(primary, bound).is_ok())
     };
-    let whole = whole_standing(key, now);
     let Some(binding) = newest(own(SignatureType::SubkeyBinding), now) else {
         return Standing::Unfit;
     };
@@ -354,11 +369,14 @@ impl OpenPgpSignature {
         let is_later = |key: &dyn KeyDetails| made(&self.0) >= Some(key.created_at().as_secs().into());
         let primary = &key.primary_key;
         let (fingerprint, standing) = if self.0.verify(primary, payload).is_ok() && is_later(primary) {
-            (primary.fingerprint(), primary_standing(&key, now))
+            (primary.fingerprint(), whole_standing(&key, now).as_signer())
         } else {
             let mut subkeys = key.public_subkeys.iter();
             match subkeys.find(|subkey| self.0.verify(&subkey.key, payload).is_ok() && is_later(&subkey.key)) {
-                Some(subkey) => (subkey.key.fingerprint(), subkey_standing(&key, subkey, now)),
+                Some(subkey) => {
+                    let whole = whole_standing(&key, now).standing;
+                    (subkey.key.fingerprint(), subkey_standing(&key, subkey, whole, now))
+                }
                 None => return Verdict::Bad,
             }
         };

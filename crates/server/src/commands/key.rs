@@ -81,20 +81,24 @@ async fn add_openpgp(storage: &Opened, user: &str, file: &str, text: &str) -> an
 }
 
 fn read(file: &str) -> anyhow::Result<String> {
-    let mut text = String::new();
+    let (mut text, taken) = (String::new(), FILE_BYTES_MAX + 1);
     let read = match file {
-        "-" => std::io::stdin().lock().take(FILE_BYTES_MAX).read_to_string(&mut text),
-        path => std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text)),
+        "-" => std::io::stdin().lock().take(taken).read_to_string(&mut text),
+        path => std::fs::File::open(path).and_then(|file| file.take(taken).read_to_string(&mut text)),
     };
-    read.with_context(|| format!("cannot read '{file}'"))?;
+    let len = read.with_context(|| format!("cannot read '{file}'"))?;
+    if len as u64 > FILE_BYTES_MAX {
+        bail!("'{file}' is too long to be keys: more than {FILE_BYTES_MAX} bytes");
+    }
     Ok(text)
 }
 
 async fn list(engine: &Engine, user: Option<&str>) -> anyhow::Result<()> {
     let state = engine.accounts().await?.fresh().await?;
     check_user(&state, user)?;
+    let is_asked_for = |owner: &str| user.is_none_or(|user| user == owner);
     let mut table = Table::new(["fingerprint", "user", "type", "name"]);
-    for key in state.keys().filter(|key| user.is_none_or(|user| key.user == user)) {
+    for key in state.keys().filter(|key| is_asked_for(&key.user)) {
         table.row([
             PublicKey::fingerprint(&key.blob),
             key.user.clone(),
@@ -102,10 +106,7 @@ async fn list(engine: &Engine, user: Option<&str>) -> anyhow::Result<()> {
             key.label.clone(),
         ]);
     }
-    for key in state
-        .openpgp_keys()
-        .filter(|key| user.is_none_or(|user| key.user == user))
-    {
+    for key in state.openpgp_keys().filter(|key| is_asked_for(&key.user)) {
         table.row([
             OpenPgpKey::fingerprint_text(key.fingerprint()),
             key.user.clone(),

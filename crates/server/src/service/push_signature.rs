@@ -3,7 +3,7 @@
 //!
 //! Signatures of other kinds, X.509's, are kept with their certificates and not verified.
 
-use super::push_cert::{BAD_NONCE, OLD_NONCE};
+use super::push_cert::{self, BAD_NONCE, OLD_NONCE};
 use crate::access::{Gate, OpenPgpKey, OpenPgpSignature, PublicKey, Standing, Verdict};
 use crate::node::Node;
 use cuesta_engine::EngineError;
@@ -60,7 +60,7 @@ fn by_nobody(status: SignatureStatus) -> PushSignature {
 
 async fn by_openpgp_key(node: &Node, certificate: &Certificate) -> Result<PushSignature, EngineError> {
     let state = node.gate.state().await?;
-    let now = u64::try_from(node.clock.now_ms() / 1000).unwrap_or(0);
+    let now = push_cert::now(node);
     let certificate = certificate.clone();
     let work = move || examine_openpgp(&state, &certificate.payload, &certificate.signature, now);
     // What a peer sent goes through a large library: where that stumbles, the signature is bad, and nothing else.
