@@ -30,7 +30,8 @@ pub struct PushMemory {
     large: Lane,
 }
 
-/// A part of a memory, and who waits for it.
+/// A part of a memory, and who waits for it. Clones share it.
+#[derive(Clone)]
 pub(super) struct Lane {
     free: Arc<Semaphore>,
     /// Whose turn it is to take more than there is.
@@ -45,9 +46,7 @@ pub struct Share {
     held: OwnedSemaphorePermit,
     /// The turn to take more than there is.
     excess: Option<OwnedSemaphorePermit>,
-    free: Arc<Semaphore>,
-    turns: Arc<Semaphore>,
-    waiting: watch::Sender<usize>,
+    lane: Lane,
 }
 
 /// Whether others wait for the memory that a request holds.
@@ -82,7 +81,7 @@ impl PushMemory {
 impl Share {
     /// Those who wait for it.
     pub fn queue(&self) -> Queue {
-        Queue(self.waiting.subscribe())
+        Queue(self.lane.waiting.subscribe())
     }
 
     /// Takes what a large push needs for its objects beside what every large one takes; waits if there is not so much. For a
@@ -94,15 +93,11 @@ impl Share {
         if held < LARGE_PUSH_BYTES || held >= need || self.excess.is_some() {
             return;
         }
-        let more = units(need - held);
-        if let Ok(more) = self.free.clone().try_acquire_many_owned(more) {
-            return self.held.merge(more);
-        }
-        let _waiting = Waiting::new(&self.waiting);
+        let turns = Arc::clone(&self.lane.excess);
         tokio::select! {
             biased;
-            Ok(more) = self.free.clone().acquire_many_owned(more) => self.held.merge(more),
-            Ok(turn) = self.turns.clone().acquire_owned() => self.excess = Some(turn),
+            Some(more) = self.lane.acquire(units(need - held)) => self.held.merge(more),
+            Ok(turn) = turns.acquire_owned() => self.excess = Some(turn),
             // Nobody closes them.
             else => {}
         }
@@ -148,9 +143,7 @@ impl Lane {
         Some(Share {
             held: self.acquire(units.min(self.units)).await?,
             excess: None,
-            free: Arc::clone(&self.free),
-            turns: Arc::clone(&self.excess),
-            waiting: self.waiting.clone(),
+            lane: self.clone(),
         })
     }
 
