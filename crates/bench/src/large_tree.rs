@@ -178,15 +178,8 @@ fn push(server: &Server, path: &str, branch: &str, tip: &ObjectId, pack: &[u8]) 
     let line = format!("{} {tip} {branch}", ObjectId::null(ObjectFormat::Sha1));
     pktline::encode(&mut command, &[line.as_bytes(), b"\0report-status agent=cuesta-bench"]);
     command.extend_from_slice(pktline::FLUSH);
-    let headers = format!(
-        "Content-Type: application/x-git-receive-pack-request\r\nAccept: application/x-git-receive-pack-result\r\n\
-         Content-Length: {}\r\n",
-        command.len() + pack.len()
-    );
     let mut request = Vec::new();
-    target.write_head(&mut request, "POST", "/git-receive-pack", &headers);
-    request.extend_from_slice(&command);
-    request.extend_from_slice(pack);
+    target.write_rpc(&mut request, "git-receive-pack", "", &[&command, pack]);
     let pid = server.child.id();
     process::reset_peak(pid)?;
     let before = (process::cpu(pid)?, bucket_of(server)?);

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 /// CPU that a process and all the children it has waited for have used.
 pub fn cpu(pid: u32) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The command's name is in parentheses and may itself hold spaces and parentheses.
-    let after_name = stat.rsplit_once(')').context("odd /proc/<pid>/stat")?.1;
-    sum_ticks(after_name, 11..15)
+    ticks_of(&format!("/proc/{pid}/stat"), 11..15)
 }
 
 /// Linux reports CPU to user space in hundredths of a second, whatever the kernel's own tick.
@@ -50,19 +47,19 @@ pub fn reset_peak(pid: u32) -> Result<()> {
 
 /// CPU of all children this process has waited for.
 pub fn children_cpu() -> Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit_once(')').context("odd /proc/self/stat")?.1;
-    sum_ticks(after_name, 13..15)
+    ticks_of("/proc/self/stat", 13..15)
 }
 
 /// CPU of the calling thread.
 pub fn thread_cpu() -> Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat")?;
-    let after_name = stat.rsplit_once(')').context("odd /proc/thread-self/stat")?.1;
-    sum_ticks(after_name, 11..13)
+    ticks_of("/proc/thread-self/stat", 11..13)
 }
 
-fn sum_ticks(after_name: &str, fields: std::ops::Range<usize>) -> Result<Duration> {
+/// The sum of some fields of a `stat` file, counted from behind the command's name.
+fn ticks_of(path: &str, fields: std::ops::Range<usize>) -> Result<Duration> {
+    let stat = std::fs::read_to_string(path)?;
+    // The name is in parentheses and may itself hold spaces and parentheses.
+    let after_name = stat.rsplit_once(')').with_context(|| format!("odd {path}"))?.1;
     let all: Vec<&str> = after_name.split_whitespace().collect();
     let ticks = all.get(fields).context("short stat line")?;
     let ticks = ticks.iter().map(|field| field.parse::<u64>()).sum::<Result<u64, _>>()?;

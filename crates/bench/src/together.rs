@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<()> {
     let target = Target::parse(&options.url, None)?;
     let wants = wants(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let cost = |clones: u32, capability: &str| -> Result<(Duration, u64)> {
+    let cost = |clones: u32, capability: Option<&str>| -> Result<(Duration, u64)> {
         let request = request(&target, options, &wants, capability);
         let before = process::cpu(options.pid)?;
         let bytes = runtime.block_on(clone_together(&target, &request, clones))?;
@@ -44,9 +44,9 @@ pub fn run(options: &Options) -> Result<()> {
     };
     // A server that keeps answers must not know the second request by the first: a capability without effect on a clone
     // makes the difference.
-    let (one, one_bytes) = cost(1, "")?;
-    let (many, many_bytes) = cost(options.clones, "thin-pack\n")?;
-    let (again, _) = cost(1, "thin-pack\n")?;
+    let (one, one_bytes) = cost(1, None)?;
+    let (many, many_bytes) = cost(options.clones, Some("thin-pack"))?;
+    let (again, _) = cost(1, Some("thin-pack"))?;
     let a_byte = pour()?.as_secs_f64() / POURED_BYTES as f64;
     let socket = |bytes: u64| bytes as f64 * a_byte;
     let else_of_one = (one.as_secs_f64() - socket(one_bytes)).max(0.0);
@@ -91,34 +91,24 @@ fn wants(options: &Options) -> Result<Vec<String>> {
     Ok(wants)
 }
 
-fn request(target: &Target, options: &Options, wants: &[String], capability: &str) -> Vec<u8> {
+fn request(target: &Target, options: &Options, wants: &[String], capability: Option<&str>) -> Vec<u8> {
+    let mut lines = vec!["no-progress".to_owned(), "ofs-delta".to_owned()];
+    lines.extend(capability.map(str::to_owned));
+    lines.extend(wants.iter().map(|want| format!("want {want}")));
+    lines.extend(options.depth.map(|depth| format!("deepen {depth}")));
+    lines.extend(options.filter.iter().map(|filter| format!("filter {filter}")));
+    lines.push("done".to_owned());
     let mut body = Vec::new();
-    let mut line = |text: &str| pktline::encode(&mut body, &[text.as_bytes()]);
-    ["command=fetch", "object-format=sha1"].into_iter().for_each(&mut line);
+    for line in ["command=fetch", "object-format=sha1"] {
+        pktline::encode(&mut body, &[line.as_bytes()]);
+    }
     body.extend_from_slice(pktline::DELIM);
-    let mut line = |text: &str| pktline::encode(&mut body, &[text.as_bytes()]);
-    ["no-progress\n", "ofs-delta\n", capability]
-        .into_iter()
-        .filter(|text| !text.is_empty())
-        .for_each(&mut line);
-    wants.iter().for_each(|want| line(&format!("want {want}\n")));
-    options
-        .depth
-        .iter()
-        .for_each(|depth| line(&format!("deepen {depth}\n")));
-    options
-        .filter
-        .iter()
-        .for_each(|filter| line(&format!("filter {filter}\n")));
-    line("done\n");
+    for line in lines {
+        pktline::encode(&mut body, &[line.as_bytes(), b"\n"]);
+    }
     body.extend_from_slice(pktline::FLUSH);
-    let headers = format!(
-        "Content-Type: application/x-git-upload-pack-request\r\nGit-Protocol: version=2\r\nContent-Length: {}\r\n",
-        body.len()
-    );
     let mut request = Vec::new();
-    target.write_head(&mut request, "POST", "/git-upload-pack", &headers);
-    request.extend_from_slice(&body);
+    target.write_rpc(&mut request, "git-upload-pack", "Git-Protocol: version=2\r\n", &[&body]);
     request
 }
 

@@ -77,6 +77,18 @@ impl Target {
         }
     }
 
+    /// Appends a request to a service, `git-upload-pack` or `git-receive-pack`, whose body is `parts`; `headers` are whole lines.
+    pub(crate) fn write_rpc(&self, out: &mut Vec<u8>, service: &str, headers: &str, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let headers = format!(
+            "Content-Type: application/x-{service}-request\r\nAccept: application/x-{service}-result\r\n{headers}\
+             Content-Length: {len}\r\n"
+        );
+        out.reserve(len + 512);
+        self.write_head(out, "POST", &format!("/{service}"), &headers);
+        parts.iter().for_each(|part| out.extend_from_slice(part));
+    }
+
     /// Appends the head of a request; `behind` is what follows the repository's path, `headers` are whole lines.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, method: &str, behind: &str, headers: &str) {
         let lines = [method, " ", &self.path, behind, " HTTP/1.1\r\nHost: ", &self.address];

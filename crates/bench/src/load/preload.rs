@@ -40,14 +40,8 @@ async fn push(target: &Target, names: impl Iterator<Item = String>, oid: ObjectI
         pktline::encode(&mut body, &[format!("{null} {oid} {name}").as_bytes(), behind]);
     }
     body.extend_from_slice(pktline::FLUSH);
-    body.extend_from_slice(pack);
-    let headers = format!(
-        "Content-Type: application/x-git-receive-pack-request\r\nContent-Length: {}\r\n",
-        body.len()
-    );
     let mut request = Vec::new();
-    target.write_head(&mut request, "POST", "/git-receive-pack", &headers);
-    request.extend_from_slice(&body);
+    target.write_rpc(&mut request, "git-receive-pack", "", &[&body, pack]);
     let mut connection = Connection::open(target).await?;
     let status = connection.exchange(&request).await?;
     let report = String::from_utf8_lossy(connection.body());

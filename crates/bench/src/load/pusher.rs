@@ -79,20 +79,14 @@ impl Pusher {
         let mut pack = Vec::with_capacity(32 << 10);
         let oid = self.history.write_next(&mut pack)?;
         let command = format!("{} {oid} {}", ObjectId::null(ObjectFormat::Sha1), self.reference);
-        let mut body = Vec::with_capacity(pack.len() + 256);
+        let mut commands = Vec::new();
         let behind = "\0report-status agent=cuesta-bench";
-        pktline::encode(&mut body, &[command.as_bytes(), behind.as_bytes()]);
-        body.extend_from_slice(pktline::FLUSH);
-        body.extend_from_slice(&pack);
+        pktline::encode(&mut commands, &[command.as_bytes(), behind.as_bytes()]);
+        commands.extend_from_slice(pktline::FLUSH);
         self.request.clear();
-        let headers = format!(
-            "Content-Type: application/x-git-receive-pack-request\r\nAccept: application/x-git-receive-pack-result\r\n\
-             Content-Length: {}\r\n",
-            body.len()
-        );
-        target.write_head(&mut self.request, "POST", "/git-receive-pack", &headers);
-        self.next = Some((oid, self.request.len() + 4));
-        self.request.extend_from_slice(&body);
+        target.write_rpc(&mut self.request, "git-receive-pack", "", &[&commands, &pack]);
+        let body_start = self.request.len() - commands.len() - pack.len();
+        self.next = Some((oid, body_start + 4));
         Ok(())
     }
 

@@ -93,14 +93,8 @@ impl Reader {
 const VERSION: &str = "Git-Protocol: version=2\r\n";
 
 fn post(target: &Target, body: &[u8]) -> Vec<u8> {
-    let headers = format!(
-        "Content-Type: application/x-git-upload-pack-request\r\nAccept: application/x-git-upload-pack-result\r\n\
-         {VERSION}Content-Length: {}\r\n",
-        body.len()
-    );
-    let mut request = Vec::with_capacity(body.len() + 512);
-    target.write_head(&mut request, "POST", "/git-upload-pack", &headers);
-    request.extend_from_slice(body);
+    let mut request = Vec::new();
+    target.write_rpc(&mut request, "git-upload-pack", VERSION, &[body]);
     request
 }
 
