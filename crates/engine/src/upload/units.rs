@@ -15,6 +15,8 @@ pub(super) const UNIT_BYTES: u64 = 1 << 20;
 pub(super) const FETCH_BYTES: u64 = 4 << 20;
 /// Two runs of entries with no more between them than this are read as one.
 const GAP_BYTES_MAX: u64 = 32 << 10;
+/// Blocks of a pack are kept if they take no more than this part of the memory for blocks.
+const MEMORY_SHARE: u64 = 4;
 /// Bytes of whole objects made for one unit, unless a single object is larger.
 const REBUILD_BYTES: u64 = 4 << 20;
 
@@ -84,12 +86,12 @@ impl Plan {
                 let blocks = cache.blocks_around(slot.index.entries.range(entry));
                 bytes += blocks.end.saturating_sub(blocks.start.max(counted_to));
                 counted_to = blocks.end;
-                if cache.access(bytes) == Access::Scan {
+                if cache.access(bytes, MEMORY_SHARE) == Access::Scan {
                     return Access::Scan;
                 }
             }
         }
-        cache.access(bytes)
+        cache.access(bytes, MEMORY_SHARE)
     }
 }
 

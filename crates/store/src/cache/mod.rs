@@ -161,9 +161,10 @@ impl BlockCache {
         })))
     }
 
-    /// How to read so many bytes that are asked for together: what is small beside the memory is kept, for whoever asks for the same.
-    pub fn access(&self, bytes: u64) -> Access {
-        match bytes <= self.0.memory_bytes_max / KEPT_AT_ONCE_SHARE {
+    /// How to read so many bytes that are asked for together: what takes no more than one part in `share` of the memory is kept, for
+    /// whoever asks for the same.
+    pub fn access(&self, bytes: u64, share: u64) -> Access {
+        match bytes <= self.0.memory_bytes_max / share.max(1) {
             true => Access::Keep,
             false => Access::Scan,
         }
@@ -279,11 +280,6 @@ impl BlockCache {
             };
             let _ = self.find_or_fly(&payload, self.blocks_of(&range), access);
         }
-    }
-
-    /// Bytes of blocks kept in memory at most.
-    pub fn memory_bytes_max(&self) -> u64 {
-        self.0.memory_bytes_max
     }
 
     /// A block of something else than the bucket, which takes its place in memory among those: found there, or brought by
@@ -676,8 +672,6 @@ impl std::fmt::Debug for BlockCache {
 }
 
 const PASSING_SHARE: u64 = 8;
-/// What is asked for together may take one part of so many.
-const KEPT_AT_ONCE_SHARE: u64 = 4;
 /// The rest is for blocks fetched ahead, which nobody has read yet: a cue's, or those beside what was asked for.
 const KEPT_PROVEN_SHARE: f64 = 0.75;
 /// A pass reads each block about once, and what it fetched ahead must be there when it comes to it.

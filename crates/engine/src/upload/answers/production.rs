@@ -29,10 +29,7 @@ impl Source {
         Self {
             key: key(&file),
             file,
-            access: match bytes <= cache.memory_bytes_max() / MEMORY_SHARE {
-                true => Access::Keep,
-                false => Access::Scan,
-            },
+            access: cache.access(bytes, MEMORY_SHARE),
             cache: cache.clone(),
         }
     }
