@@ -52,11 +52,6 @@ impl Repository {
         Ok(self.view_of(self.log.fresh().await?))
     }
 
-    /// The newest view this node knows of; it may lack what other nodes appended a moment ago. No waiting.
-    pub fn known_view(&self) -> View {
-        self.view_of(self.log.current())
-    }
-
     /// The view of a state of this repository's log.
     pub fn view_of(&self, state: Arc<State>) -> View {
         let mut newest = self.newest.lock();

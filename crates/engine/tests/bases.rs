@@ -255,7 +255,7 @@ async fn content_that_is_not_what_its_id_says_is_not_written_anew() {
     push(&engine, &repository, layer, Vec::new()).await;
     let failed = repository.compact_whole(&Watch::default()).await;
     assert!(matches!(failed, Err(EngineError::Corrupt { .. })), "{failed:?}");
-    assert!(!repository.known_view().state().layers()[0].meta.bases_chosen);
+    assert!(!repository.log().current().layers()[0].meta.bases_chosen);
 }
 
 /// Layers with copies of objects in several of them, deltas that lead anywhere, roots, and objects that nothing vouches for.

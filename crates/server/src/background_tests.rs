@@ -127,7 +127,7 @@ fn large_pushes_are_merged_too() {
             push(&repository, LARGE_LEN, seed).await;
             node.unflushed.note(&repository);
         }
-        let layers = || repository.known_view().state().layers().clone();
+        let layers = || repository.log().current().layers().clone();
         assert!(layers().len() == 8 && layers().iter().all(|layer| !layer.is_inline()));
         let (flushed, due) = mpsc::channel(1);
         round(&node, &flushed).await;
@@ -174,7 +174,7 @@ fn bases_are_chosen_once_a_repository_is_quiet() {
         let made = node.engine.create_repository(&name(), ObjectFormat::Sha1, "").await;
         let repository = made.unwrap();
         push(&repository, LARGE_LEN, 1).await;
-        let chosen = || repository.known_view().state().layers()[0].meta.bases_chosen;
+        let chosen = || repository.log().current().layers()[0].meta.bases_chosen;
         let (flushed, due) = mpsc::channel(1);
         flushed.send(Arc::clone(&repository)).await.unwrap();
         let maintenance = tokio::spawn(maintenance::run(Arc::clone(&node), due, Some(Duration::ZERO)));

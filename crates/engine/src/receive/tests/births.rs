@@ -201,7 +201,7 @@ async fn head_follows_the_first_branches() {
         let made = target(&server.engine).await;
         ok(&push(&made, &refs, pack.clone()).await);
         assert_eq!(head(&server.engine, "a/new").await, expected);
-        assert_eq!(made.repository().known_view().state().number(), 1, "one edit");
+        assert_eq!(made.repository().log().current().number(), 1, "one edit");
         // One that was made before and never had a branch.
         let there = PushTarget::Repository(server.repository.clone());
         ok(&push(&there, &refs, pack.clone()).await);
