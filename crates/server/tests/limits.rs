@@ -5,7 +5,7 @@
 
 mod support;
 
-use support::{Answer, Server};
+use support::{Answer, Server, empty_pack};
 
 const RECEIVE: (&str, &str) = ("Content-Type", "application/x-git-receive-pack-request");
 const UPLOAD: (&str, &str) = ("Content-Type", "application/x-git-upload-pack-request");
@@ -17,14 +17,6 @@ const REF_NAME_BYTES_MAX: usize = 4096;
 
 fn packet(text: &str) -> String {
     format!("{:04x}{text}", text.len() + 4)
-}
-
-/// An empty pack, whole.
-fn empty_pack() -> Vec<u8> {
-    let mut pack = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
-    pack.extend([0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10]);
-    pack.extend([0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e, 0xd3, 0x1e]);
-    pack
 }
 
 /// Creates refs of these names at an object that nobody has: the pack is taken, the refs are not.

@@ -5,6 +5,7 @@
 mod support;
 
 use std::process::Command;
+use support::empty_pack;
 use support::pair::Pair;
 
 /// A push of a new branch at `main`, by hand: nothing needs to be sent.
@@ -18,13 +19,6 @@ fn branch(pair: &Pair, name: &str, capabilities: &str) -> Vec<u8> {
 
 fn packet(line: &str) -> Vec<u8> {
     format!("{:04x}{line}", line.len() + 4).into_bytes()
-}
-
-fn empty_pack() -> Vec<u8> {
-    let mut pack = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
-    pack.extend([0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10]);
-    pack.extend([0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e, 0xd3, 0x1e]);
-    pack
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use support::{Answer, Server, Work};
+use support::{Answer, Server, Work, empty_pack};
 
 const RECEIVE: (&str, &str) = ("Content-Type", "application/x-git-receive-pack-request");
 
@@ -14,14 +14,6 @@ const RECEIVE: (&str, &str) = ("Content-Type", "application/x-git-receive-pack-r
 fn creation(name: &str, capabilities: &str) -> Vec<u8> {
     let line = format!("{} {} {name}\0{capabilities}", "0".repeat(40), "1".repeat(40));
     format!("{:04x}{line}0000", line.len() + 4).into_bytes()
-}
-
-/// An empty pack, whole.
-fn empty_pack() -> Vec<u8> {
-    let mut pack = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
-    pack.extend([0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10]);
-    pack.extend([0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e, 0xd3, 0x1e]);
-    pack
 }
 
 fn push(server: &Server, body: &[u8]) -> Answer {

@@ -4,6 +4,7 @@
 
 mod support;
 
+use support::empty_pack;
 use support::pair::{Pair, lines, v2};
 
 const V2: &str = "version=2";
@@ -272,9 +273,7 @@ fn nothing_of_another_repository_is_given_or_taken() {
     // Nor can a ref be pointed at it by who only knows its name.
     let line = format!("{} {oid} refs/heads/claimed\0report-status", "0".repeat(40));
     let command = format!("{:04x}{line}0000", line.len() + 4);
-    let empty_pack =
-        b"PACK\0\0\0\x02\0\0\0\0\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e";
-    let answers = pair.ask("receive-pack", V0, &[command.as_bytes(), empty_pack].concat());
+    let answers = pair.ask("receive-pack", V0, &[command.as_bytes(), &empty_pack()].concat());
     assert!(
         answers
             .same()

@@ -9,6 +9,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+/// A pack without objects, whole.
+pub fn empty_pack() -> Vec<u8> {
+    let mut pack = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
+    pack.extend([0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10]);
+    pack.extend([0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e, 0xd3, 0x1e]);
+    pack
+}
+
 /// A running server; killed when dropped.
 pub struct Server {
     child: Child,
