@@ -4,7 +4,7 @@
 
 use super::Input;
 use crate::EngineError;
-use cuesta_git::ObjectId;
+use cuesta_git::{IdKey, ObjectId, sort_by_id};
 
 /// Objects of all inputs together.
 const OBJECTS_MAX: u64 = (1 << 31) - 1;
@@ -56,52 +56,43 @@ impl<'a> Numbers<'a> {
             fanout: Vec::new(),
             fanout_bits: 0,
         };
-        numbers.sort();
-        numbers.spread_out();
+        let kept = numbers.sort();
+        numbers.spread_out(&kept);
+        numbers.sorted = kept.into_iter().map(IdKey::number).collect();
         Ok(numbers)
     }
 
-    /// Sorts by leading bits, which nearly always decide, and by the number, so that the first of several copies leads.
-    fn sort(&mut self) {
-        let mut keys = Vec::with_capacity(self.slots.len());
+    /// What is kept, in the order of ids; notes of all other copies which one that is.
+    fn sort(&mut self) -> Vec<IdKey> {
+        let mut slots = std::mem::take(&mut self.slots);
+        let mut keys = Vec::with_capacity(slots.len());
         for (start, input) in self.starts.iter().zip(self.inputs) {
-            for entry in 0..input.index.entries.len() {
-                if let Some(oid) = input.index.oid(entry) {
-                    keys.push(u64::from(leading(&oid)) << 32 | u64::from(start + entry));
-                }
-            }
+            let ids = (0..input.index.entries.len()).map(|entry| (entry, input.index.oid(entry)));
+            keys.extend(ids.filter_map(|(entry, oid)| Some(IdKey::new(&oid?, start + entry))));
         }
-        keys.sort_unstable_by(|left, right| {
-            let by_bits = (left >> 32).cmp(&(right >> 32));
-            by_bits.then_with(|| {
-                let (left, right) = (number_of(*left), number_of(*right));
-                self.oid(left).cmp(&self.oid(right)).then(left.cmp(&right))
-            })
+        sort_by_id(&mut keys, |number| self.oid(number));
+        let mut before: Option<IdKey> = None;
+        keys.retain(|key| match before {
+            Some(kept) if kept.leading() == key.leading() && self.oid(kept.number()) == self.oid(key.number()) => {
+                if let Some(slot) = slots.get_mut(key.number() as usize) {
+                    *slot = COPY | kept.number();
+                }
+                false
+            }
+            _ => {
+                before = Some(*key);
+                true
+            }
         });
-        self.sorted.reserve_exact(keys.len());
-        let mut before: Option<(u64, u32)> = None;
-        for key in keys {
-            let (bits, number) = (key >> 32, number_of(key));
-            match before {
-                Some((same, kept)) if same == bits && self.oid(kept) == self.oid(number) => {
-                    if let Some(slot) = self.slots.get_mut(number as usize) {
-                        *slot = COPY | kept;
-                    }
-                }
-                _ => {
-                    self.sorted.push(number);
-                    before = Some((bits, number));
-                }
-            }
-        }
+        self.slots = slots;
+        keys
     }
 
-    fn spread_out(&mut self) {
-        self.fanout_bits = self.sorted.len().max(1).ilog2().saturating_sub(FANOUT_SPACING_LOG2);
+    fn spread_out(&mut self, kept: &[IdKey]) {
+        self.fanout_bits = kept.len().max(1).ilog2().saturating_sub(FANOUT_SPACING_LOG2);
         let mut fanout = vec![0u32; 1 << self.fanout_bits];
-        for (end, number) in (1u32..).zip(&self.sorted) {
-            let slot = self.oid(*number).map_or(0, |oid| self.fanout_slot(&oid));
-            if let Some(slot) = fanout.get_mut(slot) {
+        for (end, key) in (1u32..).zip(kept) {
+            if let Some(slot) = fanout.get_mut(self.fanout_slot(key.leading())) {
                 *slot = end;
             }
         }
@@ -113,8 +104,8 @@ impl<'a> Numbers<'a> {
         self.fanout = fanout;
     }
 
-    fn fanout_slot(&self, oid: &ObjectId) -> usize {
-        leading(oid).checked_shr(32 - self.fanout_bits).unwrap_or(0) as usize
+    fn fanout_slot(&self, leading: u32) -> usize {
+        leading.checked_shr(32 - self.fanout_bits).unwrap_or(0) as usize
     }
 
     /// How many there are, copies included.
@@ -153,7 +144,7 @@ impl<'a> Numbers<'a> {
 
     /// The kept number of an object, if it is among the inputs.
     pub(super) fn find(&self, oid: &ObjectId) -> Option<u32> {
-        let slot = self.fanout_slot(oid);
+        let slot = self.fanout_slot(IdKey::new(oid, 0).leading());
         let start = slot.checked_sub(1).and_then(|slot| self.fanout.get(slot)).copied();
         let range = start.unwrap_or(0) as usize..*self.fanout.get(slot)? as usize;
         let candidates = self.sorted.get(range)?;
@@ -183,15 +174,4 @@ impl<'a> Numbers<'a> {
         let placed = self.slots.iter_mut().filter(|slot| **slot < UNPLACED);
         placed.for_each(|slot| *slot = UNPLACED);
     }
-}
-
-fn leading(oid: &ObjectId) -> u32 {
-    oid.as_bytes()
-        .first_chunk()
-        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-/// The number in the low half of a key.
-fn number_of(key: u64) -> u32 {
-    u32::try_from(key & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }

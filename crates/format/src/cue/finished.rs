@@ -4,7 +4,7 @@ use super::builder::{CueBuilder, Runs};
 use super::{Base, CueHeader, SectionKind, filter, lookup};
 use crate::FormatError;
 use crate::error::invalid;
-use cuesta_git::ObjectId;
+use cuesta_git::{IdKey, ObjectId, sort_by_id};
 use std::ops::Range;
 
 const WHAT: &str = "cue";
@@ -166,16 +166,12 @@ impl<'f> FinishedCue<'f> {
         }
     }
 
-    /// The entries in the order of their oids. Sorted by leading bits, which nearly always decide, beside the entry: eight bytes
-    /// each.
+    /// The entries in the order of their oids; eight bytes each on the way.
     fn sorted(&self) -> Vec<u32> {
-        let key = |entry| u64::from(leading(&self.oid(entry))) << 32 | u64::from(entry);
-        let mut keys: Vec<u64> = (0..self.builder.counts.entries()).map(key).collect();
-        keys.sort_unstable_by(|left, right| {
-            let by_bits = (left >> 32).cmp(&(right >> 32));
-            by_bits.then_with(|| self.oid(entry_of(*left)).cmp(&self.oid(entry_of(*right))))
-        });
-        keys.into_iter().map(entry_of).collect()
+        let entries = 0..self.builder.counts.entries();
+        let mut keys: Vec<IdKey> = entries.map(|entry| IdKey::new(&self.oid(entry), entry)).collect();
+        sort_by_id(&mut keys, |entry| self.oid(entry));
+        keys.into_iter().map(IdKey::number).collect()
     }
 
     /// The order must be that of the oids, and have each entry once: then no oid comes twice.
@@ -357,17 +353,6 @@ impl<'s, E> Out<'s, E> {
         self.buffer.reserve(piece.len().min(self.piece_len));
         (self.sink)(piece)
     }
-}
-
-fn leading(oid: &ObjectId) -> u32 {
-    oid.as_bytes()
-        .first_chunk()
-        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-/// The entry in the low half of a key.
-fn entry_of(key: u64) -> u32 {
-    u32::try_from(key & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
 
 fn to_usize(len: u64) -> Result<usize, FormatError> {
