@@ -21,12 +21,12 @@ const CHECKPOINT: Envelope = Envelope {
 };
 /// Before there were OpenPGP keys.
 const CHECKPOINT_OLDEST: u16 = 1;
-const CHANGE_LEN_MIN: usize = 4;
+const CHANGE_LEN_MIN: usize = 1 + FINGERPRINT_LEN_MIN;
 const USER_LEN_MIN: usize = 3;
 const TOKEN_LEN_MIN: usize = 46;
 const KEY_LEN_MIN: usize = 16;
-const OPENPGP_KEY_LEN_MIN: usize = 18;
-const FINGERPRINT_LEN_MIN: usize = 1;
+const OPENPGP_KEY_LEN_MIN: usize = 18 + FINGERPRINT_LEN_MIN;
+const FINGERPRINT_LEN_MIN: usize = 2;
 const ROLE_LEN_MIN: usize = 20;
 
 const IS_ADMIN: u8 = 1;
@@ -265,8 +265,8 @@ fn read_openpgp_key(from: &mut Reader<'_>) -> Result<OpenPgpKeyRecord> {
 }
 
 fn put_fingerprint(out: &mut Writer, fingerprint: &[u8]) -> Result<()> {
-    let Ok(len) = u8::try_from(fingerprint.len()) else {
-        return invalid("OpenPGP key", "a fingerprint is too long");
+    let Ok(len @ 1..) = u8::try_from(fingerprint.len()) else {
+        return invalid("OpenPGP key", "a fingerprint is empty or too long");
     };
     out.u8(len);
     out.raw(fingerprint);
@@ -274,8 +274,10 @@ fn put_fingerprint(out: &mut Writer, fingerprint: &[u8]) -> Result<()> {
 }
 
 fn read_fingerprint(from: &mut Reader<'_>) -> Result<Bytes> {
-    let len = from.u8()?;
-    from.shared(len.into())
+    match from.u8()? {
+        0 => malformed("OpenPGP key", "a fingerprint is empty"),
+        len => from.shared(len.into()),
+    }
 }
 
 fn put_role(out: &mut Writer, record: &RoleRecord<Option<Role>>) -> Result<()> {

@@ -6,8 +6,9 @@ mod values;
 
 use bytes::Bytes;
 use cuesta_format::{
-    AccountsCheckpoint, AccountsEntry, Checkpoint, DirectoryCheckpoint, DirectoryEntry, ENTRY_OVERHEAD_BYTES, Entry,
-    ErrorKind, FormatError, LayerPlace, Result, SettingChange, account_change_len_max, edit_len_max,
+    AccountChange, AccountsCheckpoint, AccountsEntry, Checkpoint, DirectoryCheckpoint, DirectoryEntry,
+    ENTRY_OVERHEAD_BYTES, EditId, Entry, ErrorKind, FormatError, LayerPlace, ListEdit, ListEntry, Result,
+    SettingChange, account_change_len_max, edit_len_max,
 };
 use cuesta_git::{ObjectFormat, ObjectId, RefName};
 use proptest::prelude::*;
@@ -270,6 +271,33 @@ fn inline_layers_are_not_copied() {
         panic!("not inline")
     };
     assert!(buffer.contains(&pack.as_ptr()) && buffer.contains(&cue.as_ptr()));
+}
+
+/// The shortest change there is must not be taken for a count that cannot be.
+#[test]
+fn fingerprints_have_a_byte_or_more() {
+    let entry = |fingerprint: &'static [u8]| ListEntry {
+        number: 0,
+        edits: vec![ListEdit {
+            id: EditId(0),
+            time_ms: 0,
+            actor: String::new(),
+            changes: vec![AccountChange::RemoveOpenPgpKey(Bytes::from_static(fingerprint))],
+        }],
+    };
+    let shortest = entry(b"x");
+    let mut bytes = shortest.encode().unwrap();
+    assert_eq!(AccountsEntry::decode(&Bytes::from(bytes.clone())), Ok(shortest));
+    assert_eq!(
+        entry(b"").encode().map_err(|error| error.kind()),
+        Err(ErrorKind::Invalid)
+    );
+    let len_at = bytes.len() - 4 - 2;
+    bytes[len_at] = 0;
+    assert!(
+        is_malformed(AccountsEntry::decode(&reseal(bytes))),
+        "an empty fingerprint"
+    );
 }
 
 #[test]

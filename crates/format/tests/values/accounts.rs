@@ -43,12 +43,16 @@ fn keys() -> impl Strategy<Value = KeyRecord> {
     })
 }
 
+fn fingerprints() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 1..40).prop_map(Bytes::from)
+}
+
 fn openpgp_keys() -> impl Strategy<Value = OpenPgpKeyRecord> {
     let texts = ("[a-z]{1,4}", ".{0,9}");
-    let fingerprints = vec(vec(any::<u8>(), 0..40), 1..4);
+    let fingerprints = vec(fingerprints(), 1..4);
     (fingerprints, vec(any::<u8>(), 0..40), texts, any::<i64>()).prop_map(
         |(fingerprints, certificate, (user, label), added_ms)| OpenPgpKeyRecord {
-            fingerprints: fingerprints.into_iter().map(Bytes::from).collect(),
+            fingerprints,
             certificate: certificate.into(),
             user,
             label,
@@ -78,7 +82,7 @@ fn changes() -> impl Strategy<Value = AccountChange> {
         })),
         any::<u128>().prop_map(|log| AccountChange::ForgetRepository(LogId(log))),
         openpgp_keys().prop_map(AccountChange::PutOpenPgpKey),
-        vec(any::<u8>(), 0..40).prop_map(|fingerprint| AccountChange::RemoveOpenPgpKey(fingerprint.into())),
+        fingerprints().prop_map(AccountChange::RemoveOpenPgpKey),
     ]
 }
 
