@@ -25,3 +25,31 @@ pub(crate) async fn accept(
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn connections_beyond_the_places_wait_for_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let places = Arc::new(Semaphore::new(2));
+        let mut clients = Vec::new();
+        let mut taken = Vec::new();
+        for _ in 0..2 {
+            clients.push(TcpStream::connect(address).await.unwrap());
+            taken.push(accept(&listener, &places).await);
+        }
+        clients.push(TcpStream::connect(address).await.unwrap());
+        let mut waiting = Box::pin(accept(&listener, &places));
+        for _ in 0..100 {
+            assert!(waiting.as_mut().now_or_never().is_none(), "accepted without a place");
+            tokio::task::yield_now().await;
+        }
+        taken.pop();
+        let (place, ..) = waiting.await;
+        assert!(place.is_some());
+    }
+}

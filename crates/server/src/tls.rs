@@ -200,6 +200,7 @@ impl fmt::Debug for Current {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncWriteExt;
 
     const FIRST: [&str; 2] = [
         include_str!("../tests/tls/first.crt"),
@@ -233,6 +234,28 @@ mod tests {
 
     fn der(pem: &str) -> Vec<u8> {
         CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_has_its_time() {
+        let directory = Directory(tempfile::tempdir().unwrap());
+        directory.put(FIRST);
+        let tls = directory.open(Clock::system()).unwrap();
+        let moment = Duration::from_millis(1);
+        for (pause, late) in [
+            (HANDSHAKE_TIME_MAX - moment, false),
+            (HANDSHAKE_TIME_MAX + moment, true),
+        ] {
+            let (near, mut far) = tokio::io::duplex(1 << 10);
+            let hello = async {
+                tokio::time::sleep(pause).await;
+                // No hello, which is an error of its own. Nobody may be there to read it.
+                let _ = far.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+            };
+            let (accepted, ()) = tokio::join!(tls.accept(near), hello);
+            let is_late = accepted.unwrap_err().kind() == std::io::ErrorKind::TimedOut;
+            assert_eq!(is_late, late, "{pause:?}");
+        }
     }
 
     #[tokio::test]

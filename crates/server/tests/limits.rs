@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use support::{Answer, Server, empty_pack};
 
 const RECEIVE: (&str, &str) = ("Content-Type", "application/x-git-receive-pack-request");
@@ -135,4 +136,33 @@ fn components_of_a_repository_name() {
             assert_eq!(status == 200, taken, "{name}");
         }
     }
+}
+
+#[test]
+fn time_to_drain() {
+    // What ends in time is answered.
+    let body = |name: &str| {
+        let command = format!("{} {} {name}\0report-status", "0".repeat(40), "1".repeat(40));
+        [(packet(&command) + "0000").into_bytes(), empty_pack()].concat()
+    };
+    let mut server = Server::start_with(&["--set", "drain_seconds_max=600"]);
+    let sent = body("refs/heads/main");
+    let mut stream = server.begin("/a/b/git-receive-pack", &[RECEIVE], sent.len());
+    server.ask_to_stop();
+    stream.write_all(&sent).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("unpack ok"));
+    assert!(server.stop().success());
+    assert!(!server.log().contains("were cut off"), "{}", server.log());
+    // Who never ends is cut off, and the server ends.
+    let mut server = Server::start_with(&["--set", "drain_seconds_max=1"]);
+    let mut stream = server.begin("/a/b/git-receive-pack", &[RECEIVE], sent.len());
+    stream.write_all(&sent[..20]).unwrap();
+    server.stop();
+    assert!(server.log().contains("were cut off"), "{}", server.log());
+    let mut answer = Vec::new();
+    // Whether it is an end or a reset, nothing was answered.
+    let _ = stream.read_to_end(&mut answer);
+    assert_eq!(answer, b"");
 }

@@ -118,3 +118,35 @@ impl Served {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Response;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    /// What a client gets that sends a head in two pieces with a pause between them.
+    async fn answer_after(pause: Duration) -> Vec<u8> {
+        let (near, mut far) = tokio::io::duplex(1 << 10);
+        let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(String::new())) });
+        let stream = TokioIo::new(Opening::of(near, HEAD_TIME_MAX));
+        tokio::spawn(builder().serve_connection(stream, service).into_owned());
+        far.write_all(b"GET / HTTP/1.1\r\nConnection: close\r\n").await.unwrap();
+        tokio::time::sleep(pause).await;
+        // Nobody may be there to read it.
+        let _ = far.write_all(b"\r\n").await;
+        let mut answer = Vec::new();
+        far.read_to_end(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time() {
+        let answer = answer_after(HEAD_TIME_MAX - MOMENT).await;
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", answer.escape_ascii());
+        let late = answer_after(HEAD_TIME_MAX + MOMENT).await;
+        assert!(!late.starts_with(b"HTTP/1.1 200"), "{}", late.escape_ascii());
+    }
+}

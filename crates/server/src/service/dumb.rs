@@ -44,13 +44,17 @@ pub struct DumbMemory {
 
 impl Default for DumbMemory {
     fn default() -> Self {
-        Self {
-            seen_ms: Cache::new(PACKS_REMEMBERED_MAX),
-        }
+        Self::of(PACKS_REMEMBERED_MAX)
     }
 }
 
 impl DumbMemory {
+    fn of(packs_max: usize) -> Self {
+        Self {
+            seen_ms: Cache::new(packs_max),
+        }
+    }
+
     /// Whether a pack was seen that long ago; from now on it has been.
     fn is_older(&self, layer: LayerId, now_ms: i64, age_ms: i64) -> bool {
         match self.seen_ms.get(&layer) {
@@ -358,5 +362,15 @@ mod tests {
         assert!(memory.is_older(LayerId(1), 1_500, 500));
         assert!(!memory.is_older(LayerId(2), 1_500, 500));
         assert!(memory.is_older(LayerId(3), 1_500, 0));
+    }
+
+    #[test]
+    fn so_many_packs_are_remembered() {
+        let memory = DumbMemory::of(64);
+        for number in 0..1_000 {
+            memory.is_older(LayerId(number), 1_000, 500);
+            assert!(memory.seen_ms.len() <= 64, "{number}");
+        }
+        assert!(memory.seen_ms.len() > 1);
     }
 }

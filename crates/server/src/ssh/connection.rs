@@ -56,10 +56,6 @@ impl Connection {
         }
     }
 
-    fn may_open(&self) -> bool {
-        *self.open.borrow() < CHANNELS_MAX && self.opened < CHANNELS_EVER_MAX
-    }
-
     /// Whose the key is, by the accounts at this moment.
     async fn identify(&self, key: &PublicKey) -> Option<Identity> {
         let blob = key.to_bytes().ok()?;
@@ -86,6 +82,11 @@ impl Connection {
             session.channel_failure(channel)
         }
     }
+}
+
+/// Whether a connection with so many open channels, that had so many in all, may have another one.
+fn may_open(open: usize, opened: u64) -> bool {
+    open < CHANNELS_MAX && opened < CHANNELS_EVER_MAX
 }
 
 /// An open channel, counted until it is dropped.
@@ -157,7 +158,7 @@ impl Handler for Connection {
             reply.reject(ChannelOpenFailure::AdministrativelyProhibited).await;
             return Ok(());
         };
-        if !self.may_open() {
+        if !may_open(*self.open.borrow(), self.opened) {
             reply.reject(ChannelOpenFailure::ResourceShortage).await;
             return Ok(());
         }
@@ -253,5 +254,25 @@ impl Handler for Connection {
         session: &mut Session,
     ) -> Result<(), Self::Error> {
         session.channel_failure(channel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_at_once_and_ever() {
+        let table = [
+            (0, 0, true),
+            (CHANNELS_MAX - 1, 100, true),
+            (CHANNELS_MAX, 100, false),
+            (0, CHANNELS_EVER_MAX - 1, true),
+            (0, CHANNELS_EVER_MAX, false),
+            (0, CHANNELS_EVER_MAX + 1, false),
+        ];
+        for (open, opened, may) in table {
+            assert_eq!(may_open(open, opened), may, "{open} of {opened}");
+        }
     }
 }

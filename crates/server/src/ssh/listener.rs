@@ -196,3 +196,32 @@ async fn farewell(handle: &Handle, why: &str) {
     let said = handle.disconnect(Disconnect::ByApplication, why.to_owned(), String::new());
     let _ = tokio::time::timeout(FAREWELL_TIME, said).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_has_its_time() {
+        for (time, late) in [(LOGIN_TIME_MAX - MOMENT, false), (LOGIN_TIME_MAX + MOMENT, true)] {
+            let (authenticated, logged_in) = oneshot::channel();
+            let login = async {
+                tokio::time::sleep(time).await;
+                // Nobody may be there to hear it.
+                let _ = authenticated.send(());
+            };
+            let (is_late, ()) = tokio::join!(login_is_late(logged_in), login);
+            assert_eq!(is_late, late, "{time:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_away_is_not_late() {
+        let (authenticated, logged_in) = oneshot::channel();
+        drop(authenticated);
+        let waited = tokio::time::timeout(2 * LOGIN_TIME_MAX, login_is_late(logged_in)).await;
+        assert!(waited.is_err());
+    }
+}

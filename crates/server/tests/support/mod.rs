@@ -80,8 +80,31 @@ impl Server {
 
     /// Asks the server to drain, and waits until it has; gives back how it ended.
     pub fn stop(&mut self) -> std::process::ExitStatus {
-        signal(&self.child, "-TERM");
+        self.ask_to_stop();
         self.child.wait().unwrap()
+    }
+
+    /// Asks the server to drain.
+    pub fn ask_to_stop(&self) {
+        signal(&self.child, "-TERM");
+    }
+
+    /// A connection over which a request is under way: the server has asked for its body, which is so long.
+    pub fn begin(&self, target: &str, headers: &[(&str, &str)], body_len: usize) -> TcpStream {
+        let mut head = format!(
+            "POST {target} HTTP/1.1\r\nHost: {}\r\nExpect: 100-continue\r\n",
+            self.address
+        );
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += &format!("Content-Length: {body_len}\r\nConnection: close\r\n\r\n");
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = [0; 25];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
     }
 
     /// What the server has logged; all of it once it has stopped.
