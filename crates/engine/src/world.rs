@@ -20,6 +20,9 @@ pub struct EngineOptions {
     pub check_ids: bool,
     /// Wants in one fetch.
     pub wants_max: usize,
+    /// Objects that one fetch meets below trees which have to be read: of commits at a boundary, and for filters by depth and by
+    /// path. Each takes about 50 bytes while the walk goes on.
+    pub walked_objects_max: usize,
     /// Bytes of pack read ahead of the writer in one fetch; in steps of 1 MiB, at least one.
     pub read_ahead_bytes_max: u64,
     /// zlib level of objects that are stored other than as they came.
@@ -51,6 +54,7 @@ impl Default for EngineOptions {
             default_branch: "main".to_owned(),
             check_ids: false,
             wants_max: 1_000_000,
+            walked_objects_max: 4_000_000,
             read_ahead_bytes_max: 8 << 20,
             deflate_level: 6,
             answer_deflate_level: 4,

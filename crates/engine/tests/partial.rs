@@ -13,7 +13,7 @@ use std::sync::Arc;
 use support::git::Git;
 use support::history::History;
 use support::layers::{Spec, build};
-use support::{Rng, engine, push, repository, seeds};
+use support::{Rng, engine, engine_that_walks, push, repository, seeds};
 
 /// A history in several layers, and the same in stock git with a branch at each commit.
 struct World {
@@ -32,8 +32,11 @@ impl World {
         Self::of(history, layers, rng).await
     }
 
-    async fn of(history: History, layers: usize, mut rng: Rng) -> Self {
-        let engine = engine().await;
+    async fn of(history: History, layers: usize, rng: Rng) -> Self {
+        Self::on(engine().await, history, layers, rng).await
+    }
+
+    async fn on(engine: Engine, history: History, layers: usize, mut rng: Rng) -> Self {
         let repository = repository(&engine, history.format).await;
         let mut earlier = BTreeSet::new();
         let mut specs = vec![Spec::default(); layers];
@@ -313,6 +316,32 @@ async fn filters_leave_out_what_git_leaves_out() {
             let mut needed = world.oracle.rev_list(&args).unwrap();
             needed.retain(|oid| !had.iter().any(|had| had.to_string() == *oid));
             assert!(needed.is_subset(&ids(&client)), "{args:?}");
+        }
+    }
+}
+
+/// A filter by depth meets each tree and blob of a commit once.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_below_trees_are_bounded() {
+    let history = |rng: &mut Rng| History::random(ObjectFormat::Sha1, 1, rng);
+    let world = World::of(history(&mut Rng(4100)), 1, Rng(1)).await;
+    let (commit, objects) = (world.history.commits[0].oid, &world.history.objects);
+    let closure = world.history.closure([commit]);
+    let count = |kind| closure.iter().filter(|oid| objects[*oid].0 == kind).count();
+    let (trees, blobs) = (count(ObjectKind::Tree), count(ObjectKind::Blob));
+    assert!(trees > 1 && blobs > 1, "{trees} trees, {blobs} blobs");
+    for limit in [trees + blobs - 1, trees + blobs, trees + blobs + 1] {
+        let engine = engine_that_walks(limit).await;
+        let world = World::on(engine, history(&mut Rng(4100)), 1, Rng(1)).await;
+        let request = UploadRequest {
+            wants: vec![commit],
+            filter: ObjectFilter::TreeDepth(100),
+            ..UploadRequest::default()
+        };
+        match plan(&world.view, &request).await {
+            Ok(_) => assert!(limit >= trees + blobs, "{limit}"),
+            Err(EngineError::Limit { max, .. }) => assert!(max < (trees + blobs) as u64, "{limit}"),
+            Err(error) => panic!("{error}"),
         }
     }
 }

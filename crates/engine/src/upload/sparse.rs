@@ -12,10 +12,6 @@ use cuesta_git::{ObjectFormat, ObjectId, ObjectKind, TreeIter};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Trees met, each at each of its paths; one takes about 25 bytes while the walk goes on.
-const TREES_MAX: usize = 4_000_000;
-/// Blobs that may pass.
-const BLOBS_MAX: usize = 4_000_000;
 /// Bytes of all paths of directories: a few trees can stand for any number of them.
 const PATH_BYTES_MAX: usize = 64 << 20;
 /// Steps of matching that one walk may take: about a minute of a processor.
@@ -94,6 +90,8 @@ struct Walk {
     seen: HashSet<(u32, Position)>,
     passed: HashSet<ObjectId>,
     deeper: Vec<Visit>,
+    /// Trees met, each at each of its paths, and blobs that pass.
+    objects_max: usize,
     effort: Effort,
 }
 
@@ -136,6 +134,7 @@ impl Walk {
             seen: HashSet::new(),
             passed: HashSet::new(),
             deeper: Vec::new(),
+            objects_max: view.world().options.walked_objects_max,
             effort,
         };
         for root in roots {
@@ -193,12 +192,7 @@ impl Walk {
                 self.meet(number, position)?;
             } else if self.decide(&path, false)?.unwrap_or(inherited) {
                 self.passed.insert(entry.oid);
-                if self.passed.len() > BLOBS_MAX {
-                    return Err(EngineError::limit(
-                        "blobs that a sparse filter lets pass",
-                        BLOBS_MAX as u64,
-                    ));
-                }
+                self.check("blobs that a sparse filter lets pass", self.passed.len())?;
             }
         }
         Ok(())
@@ -224,10 +218,15 @@ impl Walk {
         if !self.is_sent(tree)? || !self.seen.insert((directory, tree)) {
             return Ok(());
         }
-        if self.seen.len() > TREES_MAX {
-            return Err(EngineError::limit("trees that a sparse filter meets", TREES_MAX as u64));
-        }
+        self.check("trees that a sparse filter meets", self.seen.len())?;
         self.deeper.push(Visit { directory, tree });
+        Ok(())
+    }
+
+    fn check(&self, what: &'static str, count: usize) -> Result<(), EngineError> {
+        if count > self.objects_max {
+            return Err(EngineError::limit(what, self.objects_max as u64));
+        }
         Ok(())
     }
 

@@ -7,8 +7,6 @@ use cuesta_git::{ObjectKind, TreeIter};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Objects one request may reach by walking trees; each takes about 50 bytes while the walk goes on.
-const WALKED_OBJECTS_MAX: usize = 4_000_000;
 /// Trees read and held at once.
 const TREES_AT_ONCE_MAX: usize = 512;
 
@@ -48,13 +46,14 @@ impl Walk<'_> {
         let mut level: Vec<Position> = roots.iter().copied().filter(|root| !self.passes(*root)).collect();
         seen.extend(level.iter().copied());
         let mut depth = 1;
+        let objects_max = view.world().options.walked_objects_max;
         while !level.is_empty() && self.levels.is_none_or(|levels| depth < levels) {
             let mut deeper = Vec::new();
             for trees in level.chunks(TREES_AT_ONCE_MAX) {
                 self.step(view, graph, trees, &mut seen, &mut deeper).await?;
-                if seen.len() > WALKED_OBJECTS_MAX {
+                if seen.len() > objects_max {
                     let what = "objects below the trees asked for";
-                    return Err(EngineError::limit(what, WALKED_OBJECTS_MAX as u64));
+                    return Err(EngineError::limit(what, objects_max as u64));
                 }
             }
             (level, depth) = (deeper, depth.saturating_add(1));

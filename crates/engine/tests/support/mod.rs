@@ -55,6 +55,11 @@ pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
 }
 
 pub async fn engine() -> Engine {
+    engine_that_walks(EngineOptions::default().walked_objects_max).await
+}
+
+/// An engine that meets so many objects below trees in one fetch.
+pub async fn engine_that_walks(walked_objects_max: usize) -> Engine {
     let parts = EngineParts {
         cache: BlockCache::new(
             Bucket::open("memory:", &BucketOptions::default()).unwrap(),
@@ -68,6 +73,7 @@ pub async fn engine() -> Engine {
         options: EngineOptions {
             check_ids: true,
             divide_bytes_min: 0,
+            walked_objects_max,
             ..EngineOptions::default()
         },
     };
