@@ -99,7 +99,7 @@ impl Server {
             head += &format!("{name}: {value}\r\n");
         }
         head += &format!("Content-Length: {body_len}\r\nConnection: close\r\n\r\n");
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = [0; 25];
         stream.read_exact(&mut answer).unwrap();
