@@ -379,8 +379,8 @@ impl Layer {
         let (bytes, is_mapped) = match &self.source {
             _ if range.is_empty() => (Bytes::new(), false),
             Source::Bucket { cache, cue_key, .. } if !self.is_small() => {
-                let bytes = cache.hold(cue_key, self.meta.cue_bytes, range).await?;
-                (bytes, cache.bucket().is_local())
+                let held = cache.hold(cue_key, self.meta.cue_bytes, range).await?;
+                (held.bytes, held.is_mapped)
             }
             Source::Inline { .. } | Source::Bucket { .. } => (self.read_cue(range).await?, false),
         };

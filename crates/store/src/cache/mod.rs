@@ -4,14 +4,16 @@
 //! room at all it still answers, and still asks for a block once however many wait for it.
 
 mod disk;
+mod held;
 
 use crate::bucket::{Bucket, blocking};
 use crate::buffers::Buffers;
 use crate::error::{Result, StoreError};
 use bytes::Bytes;
 use disk::DiskBlocks;
-use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, StreamExt, stream};
+use held::HeldFiles;
 use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -29,8 +31,8 @@ pub struct CacheOptions {
     /// Bytes of blocks kept in memory, blocks passing through included. Blocks being fetched come on top, at most
     /// `fetches_max` times `fetch_bytes_max`.
     pub memory_bytes_max: u64,
-    /// A directory for blocks on disk, and the bytes they may take there. Made if absent; everything in it belongs to the
-    /// cache. It may be deleted at any time. Not used for buckets that are local directories.
+    /// A directory for blocks and for what is held, and the bytes they may take there, the latter a quarter. Made if absent;
+    /// everything in it belongs to the cache. It may be deleted at any time. Not used for buckets that are local directories.
     pub disk: Option<(PathBuf, u64)>,
     /// Bytes of one block. Blocks on disk of another size are not found again.
     pub block_bytes: u32,
@@ -65,6 +67,15 @@ pub enum Access {
     Scan,
 }
 
+/// Bytes to be held for long.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Whether their memory is a file's, which the operating system can take back.
+    pub is_mapped: bool,
+}
+
 /// What a cache has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheCounters {
@@ -90,6 +101,7 @@ struct Inner {
     kept: Blocks,
     passing: Blocks,
     disk: Option<DiskBlocks>,
+    held: Option<HeldFiles>,
     flights: Mutex<HashMap<BlockId, (Flight, usize)>>,
     fetches: Semaphore,
     block_bytes: u64,
@@ -133,15 +145,17 @@ impl BlockCache {
     /// be made.
     pub fn new(bucket: Bucket, options: CacheOptions) -> Result<Self> {
         let block_bytes = u64::from(options.block_bytes.max(1));
-        let disk = match options.disk {
+        let (disk, held) = match options.disk {
             Some((directory, bytes_max)) if !bucket.is_local() => {
-                let opened = DiskBlocks::open(&directory, bytes_max, block_bytes);
-                Some(opened.map_err(|error| StoreError::BadBucket {
+                let held_bytes = bytes_max / HELD_SHARE;
+                let opened = DiskBlocks::open(&directory, bytes_max - held_bytes, block_bytes);
+                let blocks = opened.map_err(|error| StoreError::BadBucket {
                     url: directory.display().to_string(),
                     reason: format!("no cache directory: {error}"),
-                })?)
+                })?;
+                (Some(blocks), Some(HeldFiles::new(&directory, held_bytes)))
             }
-            _ => None,
+            _ => (None, None),
         };
         let passing_bytes = options.memory_bytes_max / PASSING_SHARE;
         Ok(Self(Arc::new(Inner {
@@ -150,6 +164,7 @@ impl BlockCache {
             passing: blocks(passing_bytes, block_bytes, PASSING_PROVEN_SHARE),
             bucket,
             disk,
+            held,
             flights: Mutex::new(HashMap::new()),
             fetches: Semaphore::new(options.fetches_max.clamp(1, Semaphore::MAX_PERMITS)),
             block_bytes,
@@ -201,15 +216,55 @@ impl BlockCache {
         Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Scan).await?))
     }
 
-    /// As [`read`](Self::read), for bytes that the caller will hold for long. Those of a local directory are its file, mapped, and
-    /// pass no block: the operating system may take their memory back.
-    pub async fn hold(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
+    /// As [`read`](Self::read), for bytes that the caller will hold for long. Where there is a file for them, they are mapped, so
+    /// that the operating system may take their memory back: the payload itself where the bucket is a local directory, else one
+    /// below the cache's directory, while there is room. Few bytes have none.
+    pub async fn hold(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Held> {
         if range.end <= object_size
-            && let Some(mapped) = self.bucket().map(key, range.clone()).await?
+            && let Some(bytes) = self.bucket().map(key, range.clone()).await?
         {
-            return Ok(mapped);
+            return Ok(Held { bytes, is_mapped: true });
         }
-        self.read(key, object_size, range).await
+        if let Some(held) = &self.0.held
+            && range.end.saturating_sub(range.start) >= HELD_BYTES_MIN
+            && let Some(bytes) = self.hold_in_file(held, (key, object_size), &range).await?
+        {
+            return Ok(Held { bytes, is_mapped: true });
+        }
+        let bytes = self.read(key, object_size, range).await?;
+        Ok(Held {
+            bytes,
+            is_mapped: false,
+        })
+    }
+
+    /// Through a file; `None` where there is no room for it, or the disk fails.
+    async fn hold_in_file(
+        &self,
+        held: &HeldFiles,
+        (key, object_size): (&str, u64),
+        range: &Range<u64>,
+    ) -> Result<Option<Bytes>> {
+        let note = |error: std::io::Error| tracing::debug!(key, %error, "cannot hold a part of a payload on disk");
+        let started = {
+            let (held, len) = (held.clone(), range.end - range.start);
+            blocking(move || held.start(len)).await
+        };
+        let Some(mut file) = started.map_err(note).ok().flatten() else {
+            return Ok(None);
+        };
+        let step = self.0.blocks_per_fetch * self.0.block_bytes;
+        let parts = (range.start / step..range.end.div_ceil(step))
+            .map(|part| (part * step).max(range.start)..((part + 1) * step).min(range.end));
+        let read = |part| self.read_pieces(key, object_size, part, Access::Scan);
+        let mut read = std::pin::pin!(stream::iter(parts.map(read)).buffered(HELD_PARTS_AT_ONCE));
+        while let Some(pieces) = read.next().await {
+            match file.write(pieces?).await.map_err(note) {
+                Ok(written) => file = written,
+                Err(()) => return Ok(None),
+            }
+        }
+        Ok(file.finish().await.map_err(note).ok())
     }
 
     /// As [`read`](Self::read), as the consecutive pieces that the blocks are, not copied. All are in memory at once: a long
@@ -677,6 +732,12 @@ const KEPT_PROVEN_SHARE: f64 = 0.75;
 /// A pass reads each block about once, and what it fetched ahead must be there when it comes to it.
 const PASSING_PROVEN_SHARE: f64 = 0.5;
 const PREFETCH_QUEUE: usize = 32;
+/// Of the bytes on disk, what may be held.
+const HELD_SHARE: u64 = 4;
+/// Below this a file is not worth the trouble.
+const HELD_BYTES_MIN: u64 = 64 << 10;
+/// Parts of what is to be held that are fetched ahead of the file.
+const HELD_PARTS_AT_ONCE: usize = 4;
 const BLOCK_OVERHEAD_BYTES: usize = 128;
 const BLOCKS_PER_SHARD_MIN: usize = 32;
 const SHARDS_MAX: usize = 16;

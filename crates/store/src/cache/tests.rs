@@ -346,7 +346,8 @@ async fn what_is_held_of_a_local_directory_is_mapped_and_outlives_its_key() {
     let cache = BlockCache::new(bucket.clone(), options(1 << 20)).unwrap();
     let held = cache.hold("a/p", 20_500, 4_097..20_499).await.unwrap();
     bucket.delete("a/p").await.unwrap();
-    assert_eq!(held, payload(20_500).slice(4_097..20_499));
+    assert_eq!(held.bytes, payload(20_500).slice(4_097..20_499));
+    assert!(held.is_mapped);
     assert_eq!(cache.0.kept.weight(), 0, "no block holds it, too");
     assert_eq!(bucket.counters().of(Operation::GetRange).bytes_in, 20_499 - 4_097);
     let gone = cache.hold("a/p", 20_500, 0..1).await.unwrap_err();
@@ -362,5 +363,37 @@ async fn what_is_held_of_a_local_directory_is_mapped_and_outlives_its_key() {
 async fn what_is_held_elsewhere_comes_through_the_blocks() {
     let cache = BlockCache::new(bucket_with("p", 5_000).await, options(1 << 20)).unwrap();
     let held = cache.hold("p", 5_000, 900..3_100).await.unwrap();
-    assert_eq!(held, payload(5_000).slice(900..3_100));
+    assert_eq!(held.bytes, payload(5_000).slice(900..3_100));
+    assert!(!held.is_mapped);
+}
+
+#[tokio::test]
+async fn what_is_held_of_a_remote_bucket_is_in_files_while_there_is_room() {
+    const SIZE: usize = 300_000;
+    let directory = tempfile::tempdir().unwrap();
+    let bucket = bucket_with("p", SIZE).await;
+    let cache = BlockCache::new(bucket.clone(), on_disk(directory.path(), 1_000_000)).unwrap();
+    let hold = |range: Range<u64>| cache.hold("p", SIZE as u64, range);
+    let is = |held: &Held, range: Range<usize>| held.bytes == payload(SIZE).slice(range);
+    let first = hold(777..SIZE as u64 - 99_999).await.unwrap();
+    assert!(first.is_mapped && is(&first, 777..SIZE - 99_999));
+    let asked = bucket.counters().of(Operation::GetRange).bytes_in;
+    assert!(asked < SIZE as u64 - 90_000, "each block is fetched once: {asked}");
+    let few = hold(5..HELD_BYTES_MIN + 4).await.unwrap();
+    assert!(!few.is_mapped && is(&few, 5..HELD_BYTES_MIN as usize + 4));
+    let second = hold(1..HELD_BYTES_MIN + 1).await.unwrap();
+    assert!(!second.is_mapped, "a quarter of the disk is taken");
+    drop(first);
+    let third = hold(1..HELD_BYTES_MIN + 1).await.unwrap();
+    assert!(third.is_mapped && is(&third, 1..HELD_BYTES_MIN as usize + 1));
+    // The directory may go, and what is held stays.
+    cache.settle().await;
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    let fourth = hold(2..HELD_BYTES_MIN + 2).await.unwrap();
+    assert!(fourth.is_mapped && is(&fourth, 2..HELD_BYTES_MIN as usize + 2));
+    assert!(is(&third, 1..HELD_BYTES_MIN as usize + 1));
+    let beyond = hold(SIZE as u64 - 70_000..SIZE as u64 + 1).await.unwrap_err();
+    assert_eq!(beyond.kind(), StoreErrorKind::Corrupt, "{beyond}");
+    let gone = cache.hold("q", SIZE as u64, 0..SIZE as u64 / 2).await.unwrap_err();
+    assert_eq!(gone.kind(), StoreErrorKind::NotFound);
 }
