@@ -1,13 +1,31 @@
 //! What is held for long of payloads that are far away: files without a name below the cache's directory, mapped
 //! (docs/decisions/mapped-cues.md). They end with who holds them, and with the process.
 
+use super::{Access, BlockCache};
 use crate::bucket::blocking;
+use crate::error::Result;
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Below this a file is not worth the trouble.
+pub(super) const HELD_BYTES_MIN: u64 = 64 << 10;
+/// Parts that are fetched ahead of the file.
+const PARTS_AT_ONCE: usize = 4;
+
+/// Bytes to be held for long.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Whether their memory is a file's, which the operating system can take back.
+    pub is_mapped: bool,
+}
 
 /// The files of one directory. Clones share its bound.
 #[derive(Debug, Clone)]
@@ -89,5 +107,58 @@ impl Filling {
         let Self { file, room } = self;
         let bytes = blocking(move || crate::mapped::map(&file, &(0..file.metadata()?.len()))).await?;
         Ok(Bytes::from_owner(Mapped { bytes, _room: room }))
+    }
+}
+
+impl BlockCache {
+    /// As [`read`](Self::read), for bytes that the caller will hold for long. Where there is a file for them, they are mapped, so
+    /// that the operating system may take their memory back: the payload itself where the bucket is a local directory, else one
+    /// below the cache's directory, while there is room. Few bytes have none.
+    pub async fn hold(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Held> {
+        if range.end <= object_size
+            && let Some(bytes) = self.bucket().map(key, range.clone()).await?
+        {
+            return Ok(Held { bytes, is_mapped: true });
+        }
+        if let Some(held) = &self.0.held
+            && range.end.saturating_sub(range.start) >= HELD_BYTES_MIN
+            && let Some(bytes) = self.hold_in_file(held, (key, object_size), &range).await?
+        {
+            return Ok(Held { bytes, is_mapped: true });
+        }
+        let bytes = self.read(key, object_size, range).await?;
+        Ok(Held {
+            bytes,
+            is_mapped: false,
+        })
+    }
+
+    /// Through a file; `None` where there is no room for it, or the disk fails.
+    async fn hold_in_file(
+        &self,
+        held: &HeldFiles,
+        (key, object_size): (&str, u64),
+        range: &Range<u64>,
+    ) -> Result<Option<Bytes>> {
+        let note = |error: io::Error| tracing::debug!(key, %error, "cannot hold a part of a payload on disk");
+        let started = {
+            let (held, len) = (held.clone(), range.end - range.start);
+            blocking(move || held.start(len)).await
+        };
+        let Some(mut file) = started.map_err(note).ok().flatten() else {
+            return Ok(None);
+        };
+        let step = self.0.blocks_per_fetch * self.0.block_bytes;
+        let parts = (range.start / step..range.end.div_ceil(step))
+            .map(|part| (part * step).max(range.start)..((part + 1) * step).min(range.end));
+        let read = |part| self.read_pieces(key, object_size, part, Access::Scan);
+        let mut read = std::pin::pin!(stream::iter(parts.map(read)).buffered(PARTS_AT_ONCE));
+        while let Some(pieces) = read.next().await {
+            match file.write(pieces?).await.map_err(note) {
+                Ok(written) => file = written,
+                Err(()) => return Ok(None),
+            }
+        }
+        Ok(file.finish().await.map_err(note).ok())
     }
 }

@@ -6,13 +6,15 @@
 mod disk;
 mod held;
 
+pub use held::Held;
+
 use crate::bucket::{Bucket, blocking};
 use crate::buffers::Buffers;
 use crate::error::{Result, StoreError};
 use bytes::Bytes;
 use disk::DiskBlocks;
+use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use futures::{FutureExt, StreamExt, stream};
 use held::HeldFiles;
 use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -65,15 +67,6 @@ pub enum Access {
     /// One long pass over much data, such as a full clone: its blocks stay in a small part of the memory, where other passes
     /// find them, and push out nothing that is kept.
     Scan,
-}
-
-/// Bytes to be held for long.
-#[derive(Debug, Clone)]
-pub struct Held {
-    /// The bytes.
-    pub bytes: Bytes,
-    /// Whether their memory is a file's, which the operating system can take back.
-    pub is_mapped: bool,
 }
 
 /// What a cache has done so far.
@@ -214,57 +207,6 @@ impl BlockCache {
             return bucket.get_range_once(key, range).await;
         }
         Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Scan).await?))
-    }
-
-    /// As [`read`](Self::read), for bytes that the caller will hold for long. Where there is a file for them, they are mapped, so
-    /// that the operating system may take their memory back: the payload itself where the bucket is a local directory, else one
-    /// below the cache's directory, while there is room. Few bytes have none.
-    pub async fn hold(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Held> {
-        if range.end <= object_size
-            && let Some(bytes) = self.bucket().map(key, range.clone()).await?
-        {
-            return Ok(Held { bytes, is_mapped: true });
-        }
-        if let Some(held) = &self.0.held
-            && range.end.saturating_sub(range.start) >= HELD_BYTES_MIN
-            && let Some(bytes) = self.hold_in_file(held, (key, object_size), &range).await?
-        {
-            return Ok(Held { bytes, is_mapped: true });
-        }
-        let bytes = self.read(key, object_size, range).await?;
-        Ok(Held {
-            bytes,
-            is_mapped: false,
-        })
-    }
-
-    /// Through a file; `None` where there is no room for it, or the disk fails.
-    async fn hold_in_file(
-        &self,
-        held: &HeldFiles,
-        (key, object_size): (&str, u64),
-        range: &Range<u64>,
-    ) -> Result<Option<Bytes>> {
-        let note = |error: std::io::Error| tracing::debug!(key, %error, "cannot hold a part of a payload on disk");
-        let started = {
-            let (held, len) = (held.clone(), range.end - range.start);
-            blocking(move || held.start(len)).await
-        };
-        let Some(mut file) = started.map_err(note).ok().flatten() else {
-            return Ok(None);
-        };
-        let step = self.0.blocks_per_fetch * self.0.block_bytes;
-        let parts = (range.start / step..range.end.div_ceil(step))
-            .map(|part| (part * step).max(range.start)..((part + 1) * step).min(range.end));
-        let read = |part| self.read_pieces(key, object_size, part, Access::Scan);
-        let mut read = std::pin::pin!(stream::iter(parts.map(read)).buffered(HELD_PARTS_AT_ONCE));
-        while let Some(pieces) = read.next().await {
-            match file.write(pieces?).await.map_err(note) {
-                Ok(written) => file = written,
-                Err(()) => return Ok(None),
-            }
-        }
-        Ok(file.finish().await.map_err(note).ok())
     }
 
     /// As [`read`](Self::read), as the consecutive pieces that the blocks are, not copied. All are in memory at once: a long
@@ -734,10 +676,6 @@ const PASSING_PROVEN_SHARE: f64 = 0.5;
 const PREFETCH_QUEUE: usize = 32;
 /// Of the bytes on disk, what may be held.
 const HELD_SHARE: u64 = 4;
-/// Below this a file is not worth the trouble.
-const HELD_BYTES_MIN: u64 = 64 << 10;
-/// Parts of what is to be held that are fetched ahead of the file.
-const HELD_PARTS_AT_ONCE: usize = 4;
 const BLOCK_OVERHEAD_BYTES: usize = 128;
 const BLOCKS_PER_SHARD_MIN: usize = 32;
 const SHARDS_MAX: usize = 16;

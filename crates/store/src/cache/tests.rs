@@ -1,3 +1,4 @@
+use super::held::HELD_BYTES_MIN;
 use super::*;
 use crate::{BucketOptions, Operation, StoreErrorKind};
 use futures::future::join_all;
