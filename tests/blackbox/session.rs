@@ -101,6 +101,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Whether the server is Cuesta: for what stock git does worse, or cannot do.
+    pub(crate) fn is_cuesta(&self) -> bool {
+        matches!(self.host, Host::Cuesta { .. })
+    }
+
     /// What carries requests.
     pub(crate) fn transport(&self) -> Transport {
         self.way.transport

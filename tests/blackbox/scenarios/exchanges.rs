@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::wire::{self, Packet, write_packet};
 use anyhow::Result;
 
-const V2: &str = "version=2";
-const UPLOAD: &str = "git-upload-pack";
+pub(super) const V2: &str = "version=2";
+pub(super) const UPLOAD: &str = "git-upload-pack";
 /// More `ref-prefix` lines than this count as none.
 const PREFIXES_MAX: usize = 65_536;
 
@@ -49,12 +49,12 @@ fn publish(session: &Session<'_>) -> Result<Published> {
 }
 
 /// The line by which a client tells the object format.
-fn told(session: &Session<'_>) -> String {
+pub(super) fn told(session: &Session<'_>) -> String {
     format!("object-format={}", session.format())
 }
 
 /// Lines, with `0000` and `0001` for themselves, as packets. A line ends with a line feed unless it says otherwise with `\`.
-fn body(lines: &[&str]) -> Vec<u8> {
+pub(super) fn body(lines: &[&str]) -> Vec<u8> {
     let mut body = Vec::new();
     for line in lines {
         match *line {
@@ -94,7 +94,7 @@ fn show(answer: &[u8]) -> Result<String> {
 }
 
 /// Sends a request and records the answer.
-fn exchange(session: &Session<'_>, protocol: &str, lines: &[&str]) -> Result<()> {
+pub(super) fn exchange(session: &Session<'_>, protocol: &str, lines: &[&str]) -> Result<()> {
     session.record(&format!("> {}", lines.join(" | ")));
     let answer = wire::ask(session, UPLOAD, protocol, &body(lines))?;
     session.record(&format!("{}\n{}", answer.status, show(&answer.body)?));
@@ -102,7 +102,7 @@ fn exchange(session: &Session<'_>, protocol: &str, lines: &[&str]) -> Result<()>
 }
 
 /// Records whether a request was refused: by a status, an `ERR` packet or, as stock git does it, by saying nothing or not all.
-fn refusal(session: &Session<'_>, what: &str, protocol: &str, body: &[u8]) -> Result<()> {
+pub(super) fn refusal(session: &Session<'_>, what: &str, protocol: &str, body: &[u8]) -> Result<()> {
     let answer = wire::ask(session, UPLOAD, protocol, body);
     let served = answer.is_ok_and(|answer| {
         let is_error = answer.body.windows(4).any(|window| window == b"ERR ");
@@ -448,7 +448,7 @@ fn v0_refusals(session: &Session<'_>) -> Result<()> {
 }
 
 /// Over v0, without a side-band, an answer that has a pack was served.
-fn refusal_v0(session: &Session<'_>, what: &str, body: &[u8]) -> Result<()> {
+pub(super) fn refusal_v0(session: &Session<'_>, what: &str, body: &[u8]) -> Result<()> {
     let answer = wire::ask(session, UPLOAD, "", body);
     let served = answer.is_ok_and(|answer| answer.body.windows(4).any(|window| window == b"PACK"));
     session.record(&format!("{what}: {}", if served { "served" } else { "refused" }));

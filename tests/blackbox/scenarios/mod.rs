@@ -10,6 +10,7 @@ mod http;
 mod large;
 mod libraries;
 mod misuse;
+mod offers;
 mod partial;
 mod push;
 mod raw;
@@ -95,6 +96,7 @@ pub(crate) fn compared() -> Vec<Scenario> {
         partial::scenarios(),
         raw::scenarios(),
         exchanges::scenarios(),
+        offers::scenarios(),
         damaged::scenarios(),
         strict::scenarios(),
         http::scenarios(),
