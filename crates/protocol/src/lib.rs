@@ -118,9 +118,11 @@ pub mod capability;
 pub mod client;
 mod error;
 pub mod filter;
+pub mod git_transport;
 mod limits;
 pub mod options;
 pub mod pktline;
+mod program;
 pub mod receive;
 pub mod sideband;
 pub mod ssh;
@@ -131,4 +133,5 @@ mod version;
 
 pub use error::{ErrorKind, ProtocolError};
 pub use limits::Limits;
+pub use program::Program;
 pub use version::{Service, Version};

@@ -3,36 +3,12 @@
 //!
 //! The command line is read as git-shell reads it, and never by a shell.
 
-use crate::ProtocolError;
+use crate::{Program, ProtocolError};
 
 /// Longest command line that is looked at, in bytes.
 pub const COMMAND_LEN_MAX: usize = 4096;
 /// Longest value of `GIT_PROTOCOL` that is taken, in bytes.
 pub const VARIABLE_LEN_MAX: usize = 256;
-
-/// The commands of Git that a server runs for a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Program {
-    /// Serves fetches.
-    UploadPack,
-    /// Takes pushes.
-    ReceivePack,
-    /// Serves archives.
-    UploadArchive,
-}
-
-impl Program {
-    const ALL: [Self; 3] = [Self::UploadPack, Self::ReceivePack, Self::UploadArchive];
-
-    /// The name in command lines: `git-upload-pack`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UploadPack => "git-upload-pack",
-            Self::ReceivePack => "git-receive-pack",
-            Self::UploadArchive => "git-upload-archive",
-        }
-    }
-}
 
 /// A command line: `git-upload-pack 'path'`.
 #[derive(Debug, Clone, PartialEq, Eq)]

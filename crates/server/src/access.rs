@@ -20,4 +20,5 @@ pub use gate::{Admission, Denied, Gate};
 pub use openpgp::{OpenPgpKey, OpenPgpKeyError, OpenPgpSignature, Standing, Verdict};
 pub use public_key::{PublicKey, PublicKeyError};
 pub use throttle::Throttle;
+pub(crate) use throttle::network;
 pub use token::TokenText;

@@ -48,7 +48,7 @@ pub struct SettingsArgs {
 /// What `cuesta` can be told to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve repositories over smart HTTP, and over SSH if asked to
+    /// Serve repositories over smart HTTP, and over SSH and git:// if asked to
     #[command(
         after_help = "Examples:\n  cuesta serve\n  cuesta serve --listen 127.0.0.1:9000 --data /srv/cuesta\n  \
         cuesta serve --ssh-listen 127.0.0.1:2222\n  \
@@ -61,6 +61,9 @@ pub enum Command {
         /// Address and port of SSH; port 0 takes a free one [default: no SSH]
         #[arg(long, value_name = "ADDR:PORT")]
         ssh_listen: Option<String>,
+        /// Address and port of git://, for reads of what is public; port 0 takes a free one [default: no git://]
+        #[arg(long, value_name = "ADDR:PORT")]
+        git_listen: Option<String>,
     },
     /// Make, list and remove users
     #[command(subcommand)]
@@ -239,15 +242,20 @@ pub enum FormatArg {
 impl Cli {
     /// What settings are to be made from, given the environment.
     pub fn sources(&self, environment: Vec<(String, String)>) -> Sources {
-        let (listen, ssh_listen) = match &self.command {
-            Command::Serve { listen, ssh_listen } => (listen.as_ref(), ssh_listen.as_ref()),
-            _ => (None, None),
+        let (listen, ssh_listen, git_listen) = match &self.command {
+            Command::Serve {
+                listen,
+                ssh_listen,
+                git_listen,
+            } => (listen.as_ref(), ssh_listen.as_ref(), git_listen.as_ref()),
+            _ => (None, None, None),
         };
         let named = [
             ("data", self.settings.data.as_ref()),
             ("bucket", self.settings.bucket.as_ref()),
             ("listen", listen),
             ("ssh_listen", ssh_listen),
+            ("git_listen", git_listen),
         ];
         let named = named
             .into_iter()

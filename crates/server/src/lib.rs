@@ -1,4 +1,4 @@
-//! The `cuesta` binary: configuration, HTTP, SSH, commands, metrics. What Git means is the engine's business and how it is said
+//! The `cuesta` binary: configuration, HTTP, SSH, `git://`, commands, metrics. What Git means is the engine's business and how it is said
 //! on the wire is the protocol's; here the two meet.
 
 mod accept;
@@ -7,9 +7,12 @@ pub mod background;
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod git_transport;
 pub mod http;
+mod leash;
 pub mod log_journal;
 pub mod log_lines;
+mod login;
 pub mod logs;
 pub mod metered_log;
 pub mod metrics;

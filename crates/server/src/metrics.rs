@@ -25,6 +25,10 @@ pub enum Endpoint {
     SshReceivePack,
     /// An archive over SSH.
     SshUploadArchive,
+    /// Refs or a fetch over `git://`, likewise.
+    GitUploadPack,
+    /// An archive over `git://`.
+    GitUploadArchive,
     /// A layer fetched by its URI.
     Payload,
     /// Everything else.
@@ -33,7 +37,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::UploadPackRefs,
         Self::ReceivePackRefs,
         Self::UploadPack,
@@ -43,6 +47,8 @@ impl Endpoint {
         Self::SshUploadPack,
         Self::SshReceivePack,
         Self::SshUploadArchive,
+        Self::GitUploadPack,
+        Self::GitUploadArchive,
         Self::Payload,
         Self::Other,
     ];
@@ -59,6 +65,8 @@ impl Endpoint {
             Self::SshUploadPack => "ssh-upload-pack",
             Self::SshReceivePack => "ssh-receive-pack",
             Self::SshUploadArchive => "ssh-upload-archive",
+            Self::GitUploadPack => "git-upload-pack",
+            Self::GitUploadArchive => "git-upload-archive",
             Self::Payload => "payload",
             Self::Other => "other",
         }
@@ -104,6 +112,8 @@ pub struct Metrics {
     ssh_connections: AtomicU64,
     ssh_logins: AtomicU64,
     ssh_keys_refused: AtomicU64,
+    git_connections: AtomicU64,
+    git_connections_refused: AtomicU64,
     pushes_accepted: AtomicU64,
     pushes_refused: AtomicU64,
     flushes: AtomicU64,
@@ -156,6 +166,14 @@ impl Metrics {
 
     pub(crate) fn ssh_key_refused(&self) {
         self.ssh_keys_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn git_connection_opened(&self) {
+        self.git_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn git_connection_refused(&self) {
+        self.git_connections_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A push whose every ref was taken (`accepted`), or not.
@@ -249,6 +267,18 @@ impl Metrics {
                 "counter",
                 "SSH keys that nobody has",
                 &self.ssh_keys_refused,
+            ),
+            (
+                "cuesta_git_connections_total",
+                "counter",
+                "git:// connections accepted",
+                &self.git_connections,
+            ),
+            (
+                "cuesta_git_connections_refused_total",
+                "counter",
+                "git:// connections refused, because their address had too many",
+                &self.git_connections_refused,
             ),
             (
                 "cuesta_flushes_total",

@@ -3,6 +3,7 @@
 mod admission;
 pub mod advertise;
 pub mod archive;
+pub(crate) mod conversation;
 pub mod dumb;
 pub mod fetch;
 pub mod input;

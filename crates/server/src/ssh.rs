@@ -5,10 +5,8 @@
 //! terminals, subsystems and forwarding are refused.
 
 mod channel;
+mod command;
 mod connection;
-mod conversation;
 pub mod host_key;
-mod leash;
 pub mod listener;
-mod login;
 mod output;

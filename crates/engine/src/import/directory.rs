@@ -21,7 +21,13 @@ const SECTIONS: [&str; 7] = [
     "lsrefs",
 ];
 /// Settings outside those sections.
-const SETTINGS: [&str; 3] = ["http.receivepack", "http.uploadpack", "http.getanyfile"];
+const SETTINGS: [&str; 5] = [
+    "http.receivepack",
+    "http.uploadpack",
+    "http.getanyfile",
+    "daemon.uploadpack",
+    "daemon.uploadarch",
+];
 /// Settings in those sections that name files of the source's machine.
 const FILE_SETTINGS: [&str; 1] = ["receive.fsck.skiplist"];
 /// Settings with several values; the others' last value counts.

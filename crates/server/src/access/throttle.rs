@@ -84,7 +84,8 @@ fn make_room(paid_ms: &mut HashMap<Key, i64>, now_ms: i64) {
     paid_ms.retain(|_, paid| *paid > median);
 }
 
-fn network(peer: IpAddr) -> IpAddr {
+/// An address, of IPv6 the 64 bits that a customer has.
+pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
         v4 => v4,

@@ -3,6 +3,7 @@
 use super::print;
 use crate::background::Background;
 use crate::config::{Authentication, Settings};
+use crate::git_transport;
 use crate::http::listener;
 use crate::logs;
 use crate::node::Node;
@@ -27,6 +28,10 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         Some(address) => Some((bind(address).await?, ssh::host_key::load(settings)?)),
         None => None,
     };
+    let git = match settings.git_address().map_err(|refusal| anyhow!(refusal))? {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
     let node = Node::new(settings.clone(), storage::open(settings, Role::Server).await?);
     let tls = open_tls(&node)?;
     if settings.is_readable_on_the_way() {
@@ -35,7 +40,8 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         );
     }
     let background = Background::start(node.clone());
-    announce(&listener, ssh.as_ref().map(|(listener, _)| listener), settings)?;
+    let over_ssh = ssh.as_ref().map(|(listener, _)| listener);
+    announce(&listener, over_ssh, git.as_ref(), settings)?;
     let stopping = node.clone();
     let stop = async move {
         wait(terminate, interrupt).await;
@@ -49,9 +55,15 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
             None => true,
         }
     };
+    let over_git = async {
+        match git {
+            Some(listener) => git_transport::listener::serve(node.clone(), listener, stop.clone()).await,
+            None => true,
+        }
+    };
     let over_http = listener::serve(node.clone(), listener, tls, stop.clone());
-    let (http_drained, ssh_drained) = tokio::join!(over_http, over_ssh);
-    if !(http_drained && ssh_drained) {
+    let drained: [bool; 3] = tokio::join!(over_http, over_ssh, over_git).into();
+    if drained.contains(&false) {
         tracing::warn!(in_flight = node.metrics.in_flight(), "requests in flight were cut off");
     }
     background.finish(Duration::from_secs(settings.drain_seconds_max)).await;
@@ -85,15 +97,24 @@ fn open_tls(node: &Node) -> anyhow::Result<Option<Tls>> {
     )?))
 }
 
-fn announce(listener: &TcpListener, ssh: Option<&TcpListener>, settings: &Settings) -> anyhow::Result<()> {
+fn announce(
+    listener: &TcpListener,
+    ssh: Option<&TcpListener>,
+    git: Option<&TcpListener>,
+    settings: &Settings,
+) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let scheme = if settings.serves_tls() { "https" } else { "http" };
     let ssh = match ssh {
         Some(listener) => format!("cuesta serves ssh://git@{}/\n", listener.local_addr()?),
         None => String::new(),
     };
+    let git = match git {
+        Some(listener) => format!("cuesta serves git://{}/\n", listener.local_addr()?),
+        None => String::new(),
+    };
     print(&format!(
-        "cuesta {version} serves {scheme}://{address}/\n{ssh}\nPush a repository:\n  git push {scheme}://{address}/alice/notes.git main\n",
+        "cuesta {version} serves {scheme}://{address}/\n{ssh}{git}\nPush a repository:\n  git push {scheme}://{address}/alice/notes.git main\n",
         version = env!("CARGO_PKG_VERSION"),
     ))?;
     if settings.authentication == Authentication::Accounts {

@@ -31,6 +31,10 @@ pub struct Settings {
     /// The private key that tells this server from others over SSH: an OpenSSH key file. Empty: one in the data directory,
     /// made if missing. Nodes that share a name share a key.
     pub ssh_host_key: String,
+    /// Address and port of `git://`, over which anyone reads what is public; empty for none.
+    pub git_listen: String,
+    /// Open connections of `git://` from one address (of IPv6, from one /64); further ones are refused.
+    pub git_connections_per_address_max: usize,
     /// The bucket's URL, or a directory. `<data>/bucket` by default.
     pub bucket: String,
     /// Base URL of the store, for S3-compatible ones and emulators. Empty here and below: what the vendor's own environment
@@ -79,7 +83,7 @@ pub struct Settings {
     /// How long after a pack was first seen its objects are still served one by one to dumb clients, in seconds: the list of
     /// packs that such a client has taken may be that old.
     pub dumb_packs_after_seconds: u64,
-    /// Open connections, of HTTP and of SSH each; further ones wait to be accepted.
+    /// Open connections, of HTTP, SSH and `git://` each; further ones wait to be accepted.
     pub connections_max: usize,
     /// How long requests in flight may take to end after SIGTERM or SIGINT, in seconds.
     pub drain_seconds_max: u64,
@@ -125,6 +129,8 @@ impl Default for Settings {
             behind_tls_proxy: false,
             ssh_listen: String::new(),
             ssh_host_key: String::new(),
+            git_listen: String::new(),
+            git_connections_per_address_max: 64,
             bucket_endpoint: String::new(),
             bucket_region: String::new(),
             bucket_access_key_id: String::new(),
@@ -167,6 +173,7 @@ impl Settings {
         let at_least_one = [
             ("fetches_max", self.fetches_max),
             ("connections_max", self.connections_max),
+            ("git_connections_per_address_max", self.git_connections_per_address_max),
         ];
         for (name, value) in at_least_one {
             if value == 0 {
@@ -174,6 +181,7 @@ impl Settings {
             }
         }
         self.ssh_address()?;
+        self.git_address()?;
         if self.collect_grace_seconds < COLLECT_GRACE_SECONDS_MIN {
             return Err(format!(
                 "setting 'collect_grace_seconds' must be at least {COLLECT_GRACE_SECONDS_MIN}"
@@ -212,16 +220,12 @@ impl Settings {
 
     /// Where SSH is to listen, if it is.
     pub fn ssh_address(&self) -> Result<Option<SocketAddr>, String> {
-        if self.ssh_listen.is_empty() {
-            return Ok(None);
-        }
-        let address = self.ssh_listen.parse().map(Some);
-        address.map_err(|_| {
-            format!(
-                "setting 'ssh_listen' is '{}': expected an address and port such as 127.0.0.1:2222",
-                self.ssh_listen
-            )
-        })
+        address("ssh_listen", &self.ssh_listen, "127.0.0.1:2222")
+    }
+
+    /// Where `git://` is to listen, if it is.
+    pub fn git_address(&self) -> Result<Option<SocketAddr>, String> {
+        address("git_listen", &self.git_listen, "127.0.0.1:9418")
     }
 
     /// Refuses to serve strangers where nobody is told apart: anyone who reaches the port can read and write everything.
@@ -229,7 +233,7 @@ impl Settings {
         if self.authentication != Authentication::None {
             return Ok(());
         }
-        let addresses = [Some(self.listen), self.ssh_address()?];
+        let addresses = [Some(self.listen), self.ssh_address()?, self.git_address()?];
         let exposed = addresses
             .into_iter()
             .flatten()
@@ -241,6 +245,15 @@ impl Settings {
             ))
         })
     }
+}
+
+/// The address that a setting gives, if it does.
+fn address(name: &str, text: &str, example: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let refuse = |_| format!("setting '{name}' is '{text}': expected an address and port such as {example}");
+    text.parse().map(Some).map_err(refuse)
 }
 
 /// Who is told apart from whom.

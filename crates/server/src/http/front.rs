@@ -31,8 +31,10 @@ use std::sync::Arc;
 pub enum Transport {
     /// In a request of its own, which says everything.
     Http,
-    /// In a conversation.
+    /// In a conversation over SSH.
     Ssh,
+    /// In a conversation over `git://`.
+    Git,
 }
 
 /// One request to a service of one repository, its form checked and its sender admitted.

@@ -41,9 +41,9 @@ pub async fn of_view(call: &Call, opened: &Opened, service: Service) -> Answer {
     refs(call, &opened.repository, &opened.view, service).await
 }
 
-/// Whether a setting keeps the service off HTTP.
+/// Whether a setting keeps the service off the transport.
 fn is_disabled(call: &Call, options: &RepositoryOptions<'_>, service: Service) -> bool {
-    call.transport == Transport::Http && !options.serves(service)
+    !options.serves(call.transport, service)
 }
 
 /// The v2 advertisement tells of no ref.

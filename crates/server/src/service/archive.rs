@@ -4,7 +4,7 @@ use super::repository_options::RepositoryOptions;
 use super::shown_refs;
 use crate::access::Identity;
 use crate::http::answer::Answer;
-use crate::http::front::{Call, Transport, body_error};
+use crate::http::front::{Call, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::{Content, Cut, Piece};
@@ -56,8 +56,8 @@ pub async fn answer_request(call: Call, request: &[u8]) -> Answer {
         Err(error) => return Answer::engine_error(&error, &call.record),
     };
     let is_known = matches!(call.identity, Identity::User { .. });
-    let is_served = RepositoryOptions::of(&view).serves_archives(is_known);
-    if call.transport == Transport::Http && !is_served {
+    let is_served = RepositoryOptions::of(&view).serves_archives(call.transport, is_known);
+    if !is_served {
         return Answer::error(StatusCode::FORBIDDEN, "Service not enabled: 'upload-archive'");
     }
     let request = read_request(request, Limits::new());

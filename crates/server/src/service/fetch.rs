@@ -73,8 +73,7 @@ pub async fn open(call: &Call) -> Result<Opened, Box<Answer>> {
     let repository = call.repository().await.map_err(failed)?;
     let repository = repository.ok_or_else(|| Box::new(Answer::not_found()))?;
     let view = repository.view().await.map_err(failed)?;
-    let is_served = RepositoryOptions::of(&view).serves(Service::UploadPack);
-    if call.transport == Transport::Http && !is_served {
+    if !RepositoryOptions::of(&view).serves(call.transport, Service::UploadPack) {
         return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
     }
     // Another process may have pushed, or this one before it was restarted.

@@ -14,7 +14,7 @@ use super::unstoppable::Unstoppable;
 use crate::access::{Admission, Want, push_target};
 use crate::config::Visibility;
 use crate::http::answer::Answer;
-use crate::http::front::{Call, Transport, body_error};
+use crate::http::front::{Call, body_error};
 use crate::http::record::Record;
 use crate::http::request_body::BodyError;
 use bytes::Bytes;
@@ -89,7 +89,7 @@ impl Target {
                     Err(error) => return Err(Box::new(Answer::engine_error(&error, &call.record))),
                 };
                 let options = RepositoryOptions::of(&view);
-                if call.transport == Transport::Http && !options.serves(Service::ReceivePack) {
+                if !options.serves(call.transport, Service::ReceivePack) {
                     return Err(Box::new(Answer::error(StatusCode::FORBIDDEN, "service not enabled")));
                 }
                 Ok(Self::new(

@@ -1,5 +1,6 @@
 //! A repository's settings (under git's own names) as what its services offer.
 
+use crate::http::front::Transport;
 use crate::http::record::RequestId;
 use cuesta_engine::upload::WantPolicy;
 use cuesta_engine::{Settings, View};
@@ -79,13 +80,16 @@ impl<'a> RepositoryOptions<'a> {
         self.0
     }
 
-    /// Whether the service is served at all over HTTP (`http.uploadpack`, `http.receivepack`).
-    pub fn serves(&self, service: Service) -> bool {
-        let name = match service {
-            Service::UploadPack => "http.uploadpack",
-            Service::ReceivePack => "http.receivepack",
-        };
-        self.0.flag(name, true)
+    /// Whether the service is served at all: over HTTP by `http.uploadpack` and `http.receivepack`, over `git://` by
+    /// `daemon.uploadpack`, and no pushes; over SSH it always is.
+    pub fn serves(&self, transport: Transport, service: Service) -> bool {
+        match (transport, service) {
+            (Transport::Http, Service::UploadPack) => self.0.flag("http.uploadpack", true),
+            (Transport::Http, Service::ReceivePack) => self.0.flag("http.receivepack", true),
+            (Transport::Git, Service::UploadPack) => self.0.flag("daemon.uploadpack", true),
+            (Transport::Git, Service::ReceivePack) => false,
+            (Transport::Ssh, _) => true,
+        }
     }
 
     /// Whether files are served to dumb clients (`http.getanyfile`).
@@ -93,9 +97,14 @@ impl<'a> RepositoryOptions<'a> {
         self.0.flag("http.getanyfile", true)
     }
 
-    /// Whether archives are made over HTTP (`http.uploadarchive`): if nothing is said, as in git, for known users only.
-    pub fn serves_archives(&self, authenticated: bool) -> bool {
-        self.0.flag("http.uploadarchive", authenticated)
+    /// Whether archives are made: over HTTP by `http.uploadarchive`, if nothing is said for known users only, as in git; over
+    /// `git://` by `daemon.uploadarch`, if nothing is said not, as in git; over SSH always.
+    pub fn serves_archives(&self, transport: Transport, authenticated: bool) -> bool {
+        match transport {
+            Transport::Http => self.0.flag("http.uploadarchive", authenticated),
+            Transport::Git => self.0.flag("daemon.uploadarch", false),
+            Transport::Ssh => true,
+        }
     }
 
     /// Whether an archive may be asked for by an id that no ref names (`uploadarchive.allowUnreachable`).

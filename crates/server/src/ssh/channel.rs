@@ -1,6 +1,6 @@
 //! One session channel: environment, then one command, its bytes in and out, and its end (RFC 4254, section 6).
 
-use super::conversation::Conversation;
+use super::command::Command;
 use super::output::{Exit, Output};
 use crate::access::Identity;
 use crate::node::Node;
@@ -125,13 +125,13 @@ async fn respond(
         }
         Wish::Command { line, protocol } => (line, protocol),
     };
-    let conversation = Conversation {
+    let command = Command {
         node: setting.node,
         identity: setting.identity,
         protocol,
         pushes: setting.pushes,
     };
-    let Ok(exit) = conversation.run(&line, stream, output).await else {
+    let Ok(exit) = command.run(&line, stream, output).await else {
         return;
     };
     let lingers = exit.lingers && *peer.borrow() == Peer::Sending;

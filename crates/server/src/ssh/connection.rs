@@ -1,8 +1,8 @@
 //! One connection: who the client is, how many channels it may have, and a prompt yes or no to each request.
 
 use super::channel::{self, Setting};
-use super::login::Login;
 use crate::access::Identity;
+use crate::login::Login;
 use crate::node::Node;
 use cuesta_protocol::ssh::is_accepted_variable;
 use russh::keys::{Algorithm, PublicKey};

@@ -1,10 +1,10 @@
 //! SSH connections: accepted up to a limit, authenticated in time, ended in good order.
 
 use super::connection::Connection;
-use super::leash::{Leash, Leashed};
-use super::login::Logins;
 use crate::accept::accept;
 use crate::http::stall_guard::StallGuard;
+use crate::leash::{Leash, Leashed};
+use crate::login::Logins;
 use crate::node::Node;
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg, PrivateKey};
 use russh::server::{Config, Handle, run_stream};

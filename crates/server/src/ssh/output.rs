@@ -1,5 +1,6 @@
 //! What a session channel sends: the service's bytes, lines for the user, and how it ended.
 
+use crate::service::conversation::{Gone, Outlet};
 use bytes::{Buf, Bytes};
 use russh::ChannelWriteHalf;
 use russh::server::Msg;
@@ -14,11 +15,6 @@ const STDERR: u32 = 1;
 
 /// The sending half of a channel.
 pub(super) struct Output(ChannelWriteHalf<Msg>);
-
-/// The client has gone, or has stopped reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client went away")]
-pub(super) struct Gone;
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,15 +85,6 @@ impl Output {
         Self(half)
     }
 
-    /// Sends all of `bytes`, as fast as the client takes them.
-    pub(super) async fn send(&mut self, bytes: &mut impl Buf) -> Result<(), Gone> {
-        while bytes.has_remaining() {
-            let chunk = bytes.copy_to_bytes(bytes.remaining().min(CHUNK_LEN_MAX));
-            in_time(self.0.data_bytes(chunk)).await?;
-        }
-        Ok(())
-    }
-
     /// Shows the user a text.
     pub(super) async fn tell(&mut self, text: String) -> Result<(), Gone> {
         in_time(self.0.extended_data_bytes(STDERR, Bytes::from(text))).await
@@ -116,6 +103,16 @@ impl Output {
     pub(super) async fn close(self) {
         // Whoever has gone needs no farewell.
         let _ = in_time(self.0.close()).await;
+    }
+}
+
+impl Outlet for Output {
+    async fn send(&mut self, bytes: &mut (impl Buf + Send)) -> Result<(), Gone> {
+        while bytes.has_remaining() {
+            let chunk = bytes.copy_to_bytes(bytes.remaining().min(CHUNK_LEN_MAX));
+            in_time(self.0.data_bytes(chunk)).await?;
+        }
+        Ok(())
     }
 }
 

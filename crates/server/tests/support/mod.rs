@@ -24,6 +24,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where it listens for SSH, if it does.
     pub ssh_address: Option<SocketAddr>,
+    /// Where it listens for `git://`, if it does.
+    pub git_address: Option<SocketAddr>,
     data: PathBuf,
     _directory: Option<tempfile::TempDir>,
 }
@@ -38,11 +40,12 @@ impl Server {
     pub fn start_with(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
-        let (child, address, ssh_address) = launch(&data, flags);
+        let (child, [address, ssh_address, git_address]) = launch(&data, flags);
         Self {
             child,
-            address,
+            address: address.expect("no address was printed"),
             ssh_address,
+            git_address,
             data,
             _directory: Some(directory),
         }
@@ -53,11 +56,12 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("deep".repeat(30)).join("data");
         std::fs::create_dir_all(data.parent().unwrap()).unwrap();
-        let (child, address, ssh_address) = launch(&data, &[]);
+        let (child, [address, ssh_address, git_address]) = launch(&data, &[]);
         Self {
             child,
-            address,
+            address: address.expect("no address was printed"),
             ssh_address,
+            git_address,
             data,
             _directory: Some(directory),
         }
@@ -71,6 +75,11 @@ impl Server {
     /// The URL of a repository over SSH.
     pub fn ssh_url(&self, name: &str) -> String {
         format!("ssh://git@{}/{name}", self.ssh_address.expect("no SSH"))
+    }
+
+    /// The URL of a repository over `git://`.
+    pub fn git_url(&self, name: &str) -> String {
+        format!("git://{}/{name}", self.git_address.expect("no git://"))
     }
 
     /// The data directory.
@@ -126,7 +135,10 @@ impl Server {
     /// Starts again over the same data with more flags.
     pub fn restart_with(&mut self, flags: &[&str]) {
         self.kill();
-        (self.child, self.address, self.ssh_address) = launch(&self.data, flags);
+        let (child, [address, ssh_address, git_address]) = launch(&self.data, flags);
+        self.child = child;
+        self.address = address.expect("no address was printed");
+        (self.ssh_address, self.git_address) = (ssh_address, git_address);
     }
 
     /// Runs a `cuesta` command over the same data; must succeed. Gives back what it printed.
@@ -217,7 +229,8 @@ impl Answer {
     }
 }
 
-fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr, Option<SocketAddr>) {
+/// Starts the server; gives back where it listens: for HTTP, SSH and `git://`.
+fn launch(data: &Path, flags: &[&str]) -> (Child, [Option<SocketAddr>; 3]) {
     let mut command = binary();
     command.args(["serve", "--data"]).arg(data).args(flags);
     if !flags.contains(&"--listen") {
@@ -240,11 +253,8 @@ fn launch(data: &Path, flags: &[&str]) -> (Child, SocketAddr, Option<SocketAddr>
         let (_, rest) = said.iter().find_map(|line| line.rsplit_once(scheme))?;
         rest.trim_end_matches('/').parse().ok()
     };
-    let address = after("http://")
-        .or_else(|| after("https://"))
-        .expect("no address was printed");
-    let ssh_address = after("ssh://git@");
-    (child, address, ssh_address)
+    let address = after("http://").or_else(|| after("https://"));
+    (child, [address, after("ssh://git@"), after("git://")])
 }
 
 fn binary() -> Command {

@@ -1,5 +1,5 @@
-//! A stream that can be cut from outside: the SSH library runs a connection in a task of its own, which ends when its
-//! stream does.
+//! A stream that can be cut from outside: for connections that make room for others, and for those that the SSH library
+//! runs in a task of its own, which ends when its stream does.
 
 use crate::watched_reads::{Watch, WatchedReads};
 use futures::task::AtomicWaker;
@@ -10,14 +10,14 @@ use std::task::Context;
 
 /// What cuts a stream.
 #[derive(Default)]
-pub(super) struct Leash {
+pub(crate) struct Leash {
     cut: AtomicBool,
     reader: AtomicWaker,
 }
 
 impl Leash {
     /// From now on the stream has ended.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.reader.wake();
     }
@@ -28,7 +28,7 @@ impl Leash {
 }
 
 /// A stream on a leash.
-pub(super) type Leashed<S> = WatchedReads<S, Arc<Leash>>;
+pub(crate) type Leashed<S> = WatchedReads<S, Arc<Leash>>;
 
 impl Watch for Arc<Leash> {
     fn before(&mut self, cx: &mut Context<'_>) -> io::Result<()> {

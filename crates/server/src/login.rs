@@ -1,13 +1,13 @@
-//! Connections that have not shown yet who they are: few at a time, and the oldest make room, so that whoever opens many and
+//! Connections that have not shown yet who they are, or over `git://` what they want: few at a time, and the oldest make room, so that whoever opens many and
 //! says nothing keeps nobody else out.
 
-use super::leash::Leash;
+use crate::leash::Leash;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The connections of a listener that are not authenticated.
-pub(super) struct Logins {
+/// The connections of a listener that are not authenticated, or have not said what they want.
+pub(crate) struct Logins {
     max: usize,
     waiting: Mutex<Waiting>,
 }
@@ -19,14 +19,14 @@ struct Waiting {
 }
 
 /// A place among them, given back when dropped.
-pub(super) struct Login {
+pub(crate) struct Login {
     logins: Arc<Logins>,
     number: u64,
 }
 
 impl Logins {
     /// Room for that many.
-    pub(super) fn new(max: usize) -> Arc<Self> {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
             waiting: Mutex::default(),
@@ -34,7 +34,7 @@ impl Logins {
     }
 
     /// Takes a place for a new connection; cuts the oldest if there are too many.
-    pub(super) fn enter(self: &Arc<Self>, leash: Arc<Leash>) -> Login {
+    pub(crate) fn enter(self: &Arc<Self>, leash: Arc<Leash>) -> Login {
         let mut waiting = self.waiting.lock();
         let number = waiting.next;
         waiting.next += 1;
@@ -59,8 +59,8 @@ impl Drop for Login {
 
 #[cfg(test)]
 mod tests {
-    use super::super::leash::Leashed;
     use super::*;
+    use crate::leash::Leashed;
     use futures::FutureExt;
     use tokio::io::AsyncReadExt;
 

@@ -1,9 +1,12 @@
-//! What a client and a service say to each other on one channel: an advertisement, then requests and answers, until one of
-//! them has had enough (gitprotocol-pack; gitprotocol-v2).
+//! What a client and a service say to each other over a connection that both keep, as over SSH and `git://`: an
+//! advertisement, then requests and answers, until one of them has had enough (gitprotocol-pack; gitprotocol-v2).
 //!
 //! Each exchange is a request with an id and a log line of its own, as over HTTP.
 
-use super::output::{Exit, Gone, Output};
+use super::input::{ByteStream, Input, Packets};
+use super::request_memory::Hold;
+use super::stateful_fetch::{StatefulFetch, Step};
+use super::{advertise, archive, fetch, push, push_cert};
 use crate::access::{Access, Admission, Identity, Want};
 use crate::http::answer::Answer;
 use crate::http::front::{self, Call, Transport};
@@ -11,34 +14,67 @@ use crate::http::record::{Record, RequestId};
 use crate::http::response_body::{Content, ResponseBody};
 use crate::metrics::Endpoint;
 use crate::node::Node;
-use crate::service::input::{ByteStream, Input, Packets};
-use crate::service::request_memory::Hold;
-use crate::service::stateful_fetch::{StatefulFetch, Step};
-use crate::service::{advertise, archive, fetch, push, push_cert};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use cuesta_engine::RepositoryName;
-use cuesta_protocol::ssh::{CommandLine, Program};
-use cuesta_protocol::{ProtocolError, Service, Version, pktline, sideband};
+use cuesta_protocol::{Program, ProtocolError, Service, Version, pktline, sideband};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
+use std::future::Future;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
-/// One command of a client, to be run.
-pub(super) struct Conversation {
+/// Where a service's bytes go.
+pub(crate) trait Outlet: Send {
+    /// Sends all of `bytes`, as fast as the client takes them.
+    fn send(&mut self, bytes: &mut (impl Buf + Send)) -> impl Future<Output = Result<(), Gone>> + Send;
+}
+
+/// The client has gone, or has stopped reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client went away")]
+pub(crate) struct Gone;
+
+/// What a client wants, and of whom.
+pub(crate) struct Errand {
     /// The node that serves.
-    pub(super) node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     /// Who the client is.
-    pub(super) identity: Identity,
-    /// The value of `GIT_PROTOCOL`.
-    pub(super) protocol: Vec<u8>,
-    /// Lets one push at a time of a connection begin: one that waits for memory would keep the bytes of others from coming.
-    pub(super) pushes: Arc<Semaphore>,
+    pub(crate) identity: Identity,
+    /// How it came.
+    pub(crate) transport: Transport,
+    /// The repository.
+    pub(crate) name: RepositoryName,
+    /// What is to be run.
+    pub(crate) program: Program,
+    /// The version that the client asked for.
+    pub(crate) version: Version,
+}
+
+/// Why a conversation stops before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The client may not do it.
+    NotAdmitted(Access),
+    /// The service refuses to speak, with the status that HTTP would have and a text.
+    Refused(StatusCode, String),
+    /// The client has been told why, by the service's own answer.
+    Told,
+    /// The client went away in the middle of a request.
+    HungUp(ProtocolError),
+    /// An answer had to be cut off.
+    Cut(String),
+    /// Nobody is there any more.
+    Gone,
+}
+
+impl From<Gone> for Stop {
+    fn from(Gone: Gone) -> Self {
+        Self::Gone
+    }
 }
 
 /// The repository that a path names: `owner/name`, perhaps with a slash or `~` before it and `.git` behind. Every path names
 /// one repository or none.
-fn repository_of(path: &[u8]) -> Option<RepositoryName> {
+pub(crate) fn repository_of(path: &[u8]) -> Option<RepositoryName> {
     let path = std::str::from_utf8(path).ok()?;
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_prefix('~').unwrap_or(path);
@@ -48,79 +84,69 @@ fn repository_of(path: &[u8]) -> Option<RepositoryName> {
     RepositoryName::parse(path).ok()
 }
 
-impl Conversation {
-    /// Runs the command that `line` is.
-    pub(super) async fn run(self, line: &[u8], stream: ByteStream, output: &mut Output) -> Result<Exit, Gone> {
-        let command = match CommandLine::parse(line) {
-            Ok(command) => command,
-            Err(error) => return Ok(Exit::fatal(&error.to_string())),
-        };
-        let Some(name) = repository_of(&command.path) else {
-            return Ok(Exit::no_repository());
-        };
-        let (service, endpoint) = match command.program {
-            Program::UploadPack => (Service::UploadPack, Endpoint::SshUploadPack),
-            Program::ReceivePack => (Service::ReceivePack, Endpoint::SshReceivePack),
-            // Reading, as a fetch is.
-            Program::UploadArchive => (Service::UploadPack, Endpoint::SshUploadArchive),
-        };
-        let version = Version::requested(&self.protocol).of_service(service);
-        let talk = Talk {
-            node: self.node,
-            identity: self.identity,
-            name,
-            service,
-            endpoint,
-            version,
-            output,
-        };
-        let ended = match (service, version) {
-            _ if endpoint == Endpoint::SshUploadArchive => talk.upload_archive(stream).await,
-            (Service::UploadPack, Version::V2) => talk.upload_pack_v2(stream).await,
-            (Service::UploadPack, _) => talk.upload_pack_v0(stream).await,
-            (Service::ReceivePack, _) => {
-                let _turn = self.pushes.acquire_owned().await;
-                talk.receive_pack(stream).await
-            }
-        };
-        match ended {
-            Ok(()) => Ok(Exit::SUCCESS),
-            Err(Stop::Exit(exit)) => Ok(exit),
-            Err(Stop::Gone(gone)) => Err(gone),
-        }
+/// Runs an errand to its end: reads what the client says from `stream` and sends what the service answers to `output`.
+pub(crate) async fn run(errand: Errand, stream: ByteStream, output: &mut impl Outlet) -> Result<(), Stop> {
+    let service = match errand.program {
+        // An archive is reading, as a fetch is.
+        Program::UploadPack | Program::UploadArchive => Service::UploadPack,
+        Program::ReceivePack => Service::ReceivePack,
+    };
+    let version = errand.version.of_service(service);
+    let (program, transport) = (errand.program, errand.transport);
+    let talk = Talk {
+        errand,
+        service,
+        endpoint: endpoint(transport, program),
+        version,
+        output,
+    };
+    match (program, version) {
+        (Program::UploadArchive, _) => talk.upload_archive(stream).await,
+        (Program::UploadPack, Version::V2) => talk.upload_pack_v2(stream).await,
+        (Program::UploadPack, _) => talk.upload_pack_v0(stream).await,
+        (Program::ReceivePack, _) => talk.receive_pack(stream).await,
     }
 }
 
-/// Why a conversation stops before its end.
-enum Stop {
-    /// The command ends so.
-    Exit(Exit),
-    /// Nobody is there any more.
-    Gone(Gone),
+/// What a request for a program is, in metrics.
+pub(crate) fn endpoint(transport: Transport, program: Program) -> Endpoint {
+    match (transport, program) {
+        (Transport::Git, Program::UploadPack) => Endpoint::GitUploadPack,
+        (Transport::Git, Program::UploadArchive) => Endpoint::GitUploadArchive,
+        (Transport::Git, Program::ReceivePack) => Endpoint::Other,
+        (_, Program::UploadPack) => Endpoint::SshUploadPack,
+        (_, Program::UploadArchive) => Endpoint::SshUploadArchive,
+        (_, Program::ReceivePack) => Endpoint::SshReceivePack,
+    }
 }
 
-impl From<Gone> for Stop {
-    fn from(gone: Gone) -> Self {
-        Self::Gone(gone)
-    }
+/// A record of a request that came in a conversation.
+pub(crate) fn record(node: &Node, transport: Transport) -> Record {
+    let id = RequestId(node.entropy.bits64());
+    let method = match transport {
+        Transport::Http => "HTTP",
+        Transport::Ssh => "SSH",
+        Transport::Git => "GIT",
+    };
+    // Where HTTP has a method.
+    let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
+    Record::new(id, method, node.metrics.clone(), node.engine.bucket().clone())
 }
 
 /// A conversation about one repository.
-struct Talk<'a> {
-    node: Arc<Node>,
-    identity: Identity,
-    name: RepositoryName,
+struct Talk<'a, O> {
+    errand: Errand,
     service: Service,
     endpoint: Endpoint,
     version: Version,
-    output: &'a mut Output,
+    output: &'a mut O,
 }
 
-impl Talk<'_> {
+impl<O: Outlet> Talk<'_, O> {
     /// Any number of commands, each answered by itself, until a lone flush or the end of the stream.
     async fn upload_pack_v2(mut self, stream: ByteStream) -> Result<(), Stop> {
         self.advertise().await?;
-        let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
+        let len_max = self.errand.node.settings.fetch_request_bytes_max.as_usize();
         let mut packets = self.packets(stream);
         loop {
             packets.release();
@@ -153,7 +179,7 @@ impl Talk<'_> {
         loop {
             let step = match packets.next().await {
                 Ok(Some(packet)) => conversation.handle(&packet).await,
-                Ok(None) => return Err(Stop::Exit(hung_up(&record))),
+                Ok(None) => return Err(hung_up(&record)),
                 Err(error) => conversation.refuse(&error),
             };
             match step {
@@ -177,10 +203,10 @@ impl Talk<'_> {
 
     /// Refs, then commands and a pack, then the report.
     async fn receive_pack(mut self, mut stream: ByteStream) -> Result<(), Stop> {
-        let began = push_cert::now(&self.node);
+        let began = push_cert::now(&self.errand.node);
         self.advertise().await?;
         let (mut call, record) = self.call().await?;
-        call.advertised = Some(began..=push_cert::now(&self.node));
+        call.advertised = Some(began..=push_cert::now(&self.errand.node));
         stream.count_in(record.received.clone());
         let answer = push::answer(call, Input::stream(stream)).await;
         self.give(answer, record).await
@@ -191,7 +217,7 @@ impl Talk<'_> {
         let (call, record) = self.call().await?;
         let mut packets = self.packets(stream);
         packets.stream().count_in(record.received.clone());
-        let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
+        let len_max = self.errand.node.settings.fetch_request_bytes_max.as_usize();
         let answer = match packets.request(len_max).await {
             // Nothing at all is an archive of nothing, which is refused like any other that makes no sense.
             Ok(request) => archive::answer_request(call, &request.unwrap_or(Bytes::from_static(pktline::FLUSH))).await,
@@ -201,8 +227,8 @@ impl Talk<'_> {
     }
 
     fn packets(&self, stream: ByteStream) -> Packets {
-        let len_max = self.node.settings.fetch_request_bytes_max.as_usize();
-        Packets::new(stream, Hold::new(self.node.request_memory.clone(), len_max))
+        let len_max = self.errand.node.settings.fetch_request_bytes_max.as_usize();
+        Packets::new(stream, Hold::new(self.errand.node.request_memory.clone(), len_max))
     }
 
     /// What there is, in an exchange of its own.
@@ -212,32 +238,37 @@ impl Talk<'_> {
         self.give(opening, record).await
     }
 
-    /// One request of this conversation, admitted by the accounts at this moment, and its record; or how the command ends if it
-    /// is not admitted.
+    /// One request of this conversation, admitted by the accounts at this moment, and its record; or why there is none.
     async fn call(&self) -> Result<(Call, Arc<Record>), Stop> {
         let record = self.record();
         let want = match self.service {
             Service::UploadPack => Want::Read,
             Service::ReceivePack => Want::Write,
         };
-        let admitted = match self.node.gate.admit(&self.identity, &self.name, want).await {
+        let admitted = match self
+            .errand
+            .node
+            .gate
+            .admit(&self.errand.identity, &self.errand.name, want)
+            .await
+        {
             Ok(Admission::Granted(repository)) => repository,
-            Ok(Admission::Refused(access)) => return Err(Stop::Exit(not_admitted(access, &record))),
+            Ok(Admission::Refused(access)) => return Err(not_admitted(access, &record)),
             Err(error) => {
                 let (status, content) = Answer::engine_error(&error, &record).into_parts();
                 record.answers(status);
-                return Err(Stop::Exit(refusal(status, &content)));
+                return Err(refused(status, &content));
             }
         };
         let record = Arc::new(record);
         let call = Call {
-            node: self.node.clone(),
-            name: self.name.clone(),
+            node: self.errand.node.clone(),
+            name: self.errand.name.clone(),
             admitted,
-            identity: self.identity.clone(),
+            identity: self.errand.identity.clone(),
             version: self.version,
-            transport: Transport::Ssh,
-            origin: front::public_origin(&self.node.settings),
+            transport: self.errand.transport,
+            origin: front::public_origin(&self.errand.node.settings),
             advertised: None,
             record: record.clone(),
         };
@@ -245,14 +276,10 @@ impl Talk<'_> {
     }
 
     fn record(&self) -> Record {
-        let id = RequestId(self.node.entropy.bits64());
-        // Where HTTP has a method.
-        let method = Method::from_bytes(b"SSH").unwrap_or_default();
-        let (metrics, bucket) = (self.node.metrics.clone(), self.node.engine.bucket().clone());
-        let record = Record::new(id, method, metrics, bucket);
-        record.is_for(self.endpoint, Some(&self.name));
+        let record = record(&self.errand.node, self.errand.transport);
+        record.is_for(self.endpoint, Some(&self.errand.name));
         record.speaks(self.version);
-        record.is_by(&self.identity);
+        record.is_by(&self.errand.identity);
         record
     }
 
@@ -262,13 +289,13 @@ impl Talk<'_> {
         self.give(fetch::refusal(&record, error), record).await
     }
 
-    /// Sends an answer; the command ends if the answer is a refusal.
+    /// Sends an answer; the conversation ends if the answer is a refusal.
     async fn give(&mut self, answer: Answer, record: Arc<Record>) -> Result<(), Stop> {
         let (status, content) = answer.into_parts();
         record.answers(status);
         if status != StatusCode::OK {
             record.close(true);
-            return Err(Stop::Exit(refusal(status, &content)));
+            return Err(refused(status, &content));
         }
         let refused = refuses(&content);
         let mut body = ResponseBody::new(content, record.clone());
@@ -276,45 +303,45 @@ impl Talk<'_> {
             match frame.map(hyper::body::Frame::into_data) {
                 Ok(Ok(mut piece)) => self.output.send(&mut piece).await?,
                 Ok(Err(_)) => {}
-                Err(cut) => return Err(Stop::Exit(Exit::fatal(&cut.0))),
+                Err(cut) => return Err(Stop::Cut(cut.0)),
             }
         }
         if refused || (self.service == Service::UploadPack && record.has_failed()) {
-            return Err(Stop::Exit(Exit::told()));
+            return Err(Stop::Told);
         }
         Ok(())
     }
 }
 
-/// How a command ends that its sender may not give. What one may not read is not there.
-fn not_admitted(access: Access, record: &Record) -> Exit {
-    let (status, exit) = match access {
-        Access::Forbidden(lack) => (StatusCode::FORBIDDEN, Exit::refused(&lack.to_string())),
-        Access::Unauthenticated => (StatusCode::UNAUTHORIZED, Exit::refused("the key is not valid any more")),
-        Access::Hidden | Access::Allowed => (StatusCode::NOT_FOUND, Exit::no_repository()),
+/// Notes that a client may not do what it wants. What one may not read is not there.
+fn not_admitted(access: Access, record: &Record) -> Stop {
+    let (status, why) = match access {
+        Access::Forbidden(lack) => (StatusCode::FORBIDDEN, lack.to_string()),
+        Access::Unauthenticated => (StatusCode::UNAUTHORIZED, "not authenticated".to_owned()),
+        Access::Hidden | Access::Allowed => (StatusCode::NOT_FOUND, "repository not found".to_owned()),
     };
     record.answers(status);
-    record.failed(exit.message.trim_end());
+    record.failed(&why);
     record.close(true);
-    exit
+    Stop::NotAdmitted(access)
 }
 
 /// How a fetch ends whose client has gone in the middle: as stock git's, without a packet that nobody waits for.
-fn hung_up(record: &Record) -> Exit {
-    let error = ProtocolError::Truncated.to_string();
+fn hung_up(record: &Record) -> Stop {
+    let error = ProtocolError::Truncated;
     record.answers(StatusCode::OK);
-    record.failed(&error);
+    record.failed(&error.to_string());
     record.close(true);
-    Exit::fatal(&error)
+    Stop::HungUp(error)
 }
 
-/// How a command ends that is refused before its service speaks.
-fn refusal(status: StatusCode, content: &Content) -> Exit {
-    match (status, content) {
-        (StatusCode::NOT_FOUND, _) => Exit::no_repository(),
-        (_, Content::Whole(text)) => Exit::fatal(String::from_utf8_lossy(text).trim_end()),
-        _ => Exit::fatal(status.as_str()),
-    }
+/// How a conversation ends whose service refuses to speak.
+fn refused(status: StatusCode, content: &Content) -> Stop {
+    let text = match content {
+        Content::Whole(text) => String::from_utf8_lossy(text).trim_end().to_owned(),
+        _ => status.as_str().to_owned(),
+    };
+    Stop::Refused(status, text)
 }
 
 /// Whether an answer is nothing but a reason why there is none: an `ERR` packet, or band 3.
