@@ -10,7 +10,7 @@ use cuesta_protocol::ProtocolError;
 use cuesta_protocol::pktline::{Decoder, Packet};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -31,6 +31,7 @@ pub struct Input {
     patience: Patience,
     /// Nothing more is expected of the client.
     given_up: bool,
+    listens: Arc<AtomicBool>,
 }
 
 enum Source {
@@ -62,13 +63,20 @@ impl Input {
     }
 
     fn of(source: Source) -> Self {
+        let listens = matches!(source, Source::Stream(_));
         Self {
             source,
             ahead: VecDeque::new(),
             ended: None,
             patience: Patience::new(),
             given_up: false,
+            listens: Arc::new(listens.into()),
         }
+    }
+
+    /// Whether the client reads what it is answered: of a stream at any time, over HTTP once all of its request was read.
+    pub fn listens(&self) -> Arc<AtomicBool> {
+        self.listens.clone()
     }
 
     /// From now on a silent client is given up early whenever there is such a queue.
@@ -119,6 +127,9 @@ impl Input {
     async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let next = self.patience.bear(self.source.chunk()).await;
         self.given_up = matches!(next, Err(BodyError::Stalled | BodyError::HoldsUp));
+        if matches!(next, Ok(None)) {
+            self.listens.store(true, Ordering::Relaxed);
+        }
         next
     }
 
@@ -151,8 +162,9 @@ impl Input {
     pub async fn drain(&mut self, len_max: u64) {
         match &mut self.source {
             Source::Body(body) if !self.given_up => body.drain(len_max).await,
-            Source::Body(_) | Source::Stream(_) => {}
+            Source::Body(_) | Source::Stream(_) => return,
         }
+        self.listens.store(true, Ordering::Relaxed);
     }
 
     /// Whether the client reads while it sends.

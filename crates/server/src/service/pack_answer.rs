@@ -210,6 +210,56 @@ pub(super) async fn within<T>(silence: Option<Duration>, work: impl Future<Outpu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::record::RequestId;
+    use bytes::Buf;
+    use cuesta_store::{Bucket, BucketOptions};
+
+    /// The bytes before an error that a plan comes to after 23 s, for a client that hears of silence after so many.
+    async fn slow(keep_alive: Option<Duration>, side_band: Option<SideBand>) -> Vec<u8> {
+        let planning = async {
+            tokio::time::sleep(Duration::from_secs(23)).await;
+            Err(EngineError::Internal("late"))
+        };
+        let form = PackForm {
+            before: b"NAK".to_vec(),
+            side_band,
+            head: None,
+        };
+        let manner = Manner {
+            progress: false,
+            keep_alive,
+        };
+        let bucket = Bucket::open("memory:", &BucketOptions::default()).unwrap();
+        let record = Record::new(RequestId(1), http::Method::POST, Arc::default(), bucket);
+        let pieces = match PackAnswer::start(Box::pin(planning), form, manner, Arc::new(record)).await {
+            Ok(pieces) => pieces,
+            Err(_) => return Vec::new(),
+        };
+        let pieces: Vec<_> = pieces.collect().await;
+        let bytes = pieces.into_iter().filter_map(Result::ok).map(|mut piece| {
+            let len = piece.remaining();
+            piece.copy_to_bytes(len)
+        });
+        bytes.collect::<Vec<_>>().concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_hears_that_its_pack_is_being_planned() {
+        let (large, seconds) = (Some(SideBand::Large), |seconds| Some(Duration::from_secs(seconds)));
+        let count = |answer: &[u8], packet: &[u8]| answer.windows(packet.len()).filter(|part| *part == packet).count();
+        for (keep_alive, packets) in [(seconds(5), 3), (seconds(10), 1)] {
+            let answer = slow(keep_alive, large).await;
+            // What comes before the pack breaks the first silence.
+            assert!(answer.starts_with(b"NAK0005\x01"));
+            assert_eq!(count(&answer, KEEP_ALIVE), packets, "{}", answer.escape_ascii());
+            // A bare pack has no room for more, and says by its end alone that it is broken.
+            assert_eq!(slow(keep_alive, None).await, b"NAK");
+        }
+        // Whoever hears nothing meanwhile is refused as by a plan that fails at once.
+        for silent in [None, seconds(60)] {
+            assert_eq!(slow(silent, large).await, b"");
+        }
+    }
 
     #[test]
     fn a_pack_is_large_by_its_objects_or_its_bytes() {

@@ -28,7 +28,6 @@ use cuesta_protocol::receive::{Event, PushRequest, Report, RequestParser};
 use cuesta_protocol::{Limits, ProtocolError, Service};
 use http::StatusCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -207,8 +206,7 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input,
     call.record
         .client(capabilities.session_id.as_deref(), &request.push_options);
     let (lines, progress) = mpsc::channel(TEXTS_MAX);
-    let taken = Arc::new(AtomicBool::new(pack.goes_both_ways()));
-    let (record, all_read) = (call.record.clone(), taken.clone());
+    let (record, listens) = (call.record.clone(), pack.listens());
     // A client that goes away must not stop a push between its append and its end.
     let work = Unstoppable::new(async move {
         // The commands stay in memory until the push is done.
@@ -219,7 +217,6 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input,
         let texts = Texts { lines, quiet };
         let report = receive(&call, target, &request, &mut pack, &texts).await;
         pack.drain(DRAIN_BYTES_MAX).await;
-        all_read.store(true, Ordering::Relaxed);
         call.node.metrics.push_ended(is_accepted(&report));
         note(&report, &call.record);
         report
@@ -229,7 +226,7 @@ async fn push(call: Call, target: Target, request: PushRequest, mut pack: Input,
         PushForm {
             capabilities,
             progress,
-            taken,
+            listens,
             keep_alive,
         },
         record,
@@ -272,6 +269,8 @@ async fn receive(call: &Call, target: Target, request: &PushRequest, pack: &mut 
     let len = if request.has_pack() {
         pack.begin().await
     } else {
+        // The client listens only behind the end of its request.
+        pack.drain(DRAIN_BYTES_MAX).await;
         Some(0)
     };
     let mut share = call.node.push_memory.admit(len).await;

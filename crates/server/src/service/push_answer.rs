@@ -23,8 +23,8 @@ pub(super) struct PushForm {
     pub(super) capabilities: PushCapabilities,
     /// Lines for the user.
     pub(super) progress: mpsc::Receiver<String>,
-    /// Whether the client reads: over HTTP, once its whole request has been read.
-    pub(super) taken: Arc<AtomicBool>,
+    /// Whether the client reads, as its input says.
+    pub(super) listens: Arc<AtomicBool>,
     /// Silence after which a keep-alive packet is sent, if any is.
     pub(super) keep_alive: Option<Duration>,
 }
@@ -49,7 +49,7 @@ struct Pending {
 
 impl Pending {
     fn may_speak(&self) -> bool {
-        self.form.capabilities.side_band && self.form.taken.load(Ordering::Relaxed)
+        self.form.capabilities.side_band && self.form.listens.load(Ordering::Relaxed)
     }
 
     /// What is still to be sent: the lines that wait, and the report. There is none if the work panicked.
@@ -109,35 +109,5 @@ impl Pending {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::http::record::RequestId;
-    use cuesta_store::{Bucket, BucketOptions};
-    use tokio::sync::oneshot;
-    use tokio::time::{sleep, timeout};
-
-    #[tokio::test(start_paused = true)]
-    async fn a_push_does_not_wait_for_its_client_to_read() {
-        let bucket = Bucket::open("memory:", &BucketOptions::default()).unwrap();
-        let record = Record::new(RequestId(1), http::Method::POST, Arc::default(), bucket);
-        let (done, ended) = oneshot::channel();
-        let work = Unstoppable::new(async {
-            sleep(Duration::from_secs(60)).await;
-            done.send(()).unwrap();
-            Report::refusal([], "")
-        });
-        let form = PushForm {
-            capabilities: PushCapabilities {
-                side_band: true,
-                ..PushCapabilities::default()
-            },
-            progress: mpsc::channel(1).1,
-            taken: Arc::new(AtomicBool::new(true)),
-            keep_alive: Some(Duration::from_secs(5)),
-        };
-        let answer = send(work, form, Arc::new(record)).await;
-        let ended = timeout(Duration::from_secs(600), ended).await;
-        assert_eq!(ended, Ok(Ok(())), "the push stood still");
-        drop(answer);
-    }
-}
+#[path = "push_answer_tests.rs"]
+mod tests;

@@ -324,3 +324,34 @@ impl<'a> RepositoryOptions<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_alive_is_gits() {
+        for (value, seconds) in [
+            (None, Some(5)),
+            (Some("1"), Some(1)),
+            (Some(" 30 "), Some(30)),
+            (Some("0"), None),
+            (Some("-1"), None),
+            (Some("soon"), Some(5)),
+        ] {
+            for (service, name) in [
+                (Service::UploadPack, "uploadpack.keepalive"),
+                (Service::ReceivePack, "receive.keepalive"),
+            ] {
+                let set = value.map(|value| (name.to_owned(), value.to_owned()));
+                let settings: BTreeMap<_, _> = set.into_iter().collect();
+                let options = RepositoryOptions::new(Settings::of_node(&settings));
+                assert_eq!(
+                    options.keep_alive(service),
+                    seconds.map(Duration::from_secs),
+                    "{name}={value:?}"
+                );
+            }
+        }
+    }
+}
