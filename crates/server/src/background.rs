@@ -158,7 +158,7 @@ async fn collect(node: Arc<Node>) {
     let mut revisit = Revisit::default();
     loop {
         ticks.tick().await;
-        revisit.step(&node).await;
+        revisit.step(&node, node.clock.now_ms()).await;
         collect_round(&node).await;
     }
 }

@@ -6,7 +6,7 @@ use cuesta_engine::RepositoryName;
 use cuesta_engine::receive::{ReceiveRequest, RefCommand};
 use cuesta_git::{ObjectFormat, ObjectId};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Larger than what may travel in the ledger.
@@ -103,16 +103,66 @@ fn what_is_to_be_deleted_is_found_without_the_hint() {
         let node = node(directory.path()).await;
         assert!(node.uncollected.is_empty());
         let mut revisit = Revisit::default();
-        revisit.step(&node).await;
+        revisit.step(&node, 0).await;
         assert!(node.uncollected.is_empty(), "a few at a time");
-        revisit.step(&node).await;
-        revisit.step(&node).await;
+        revisit.step(&node, 0).await;
+        revisit.step(&node, 0).await;
         let repository = node.engine.repository(&name()).await.unwrap().unwrap();
         assert_eq!(node.uncollected.due(i64::MAX, 8), [repository.id()]);
         // Once.
         node.uncollected.note(repository.id(), None);
-        revisit.step(&node).await;
+        revisit.step(&node, 0).await;
         assert!(node.uncollected.is_empty());
+    });
+}
+
+/// The files below a directory whose names end so.
+fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let found = entries.map(|path| match path.is_dir() {
+        true => files(&path, end),
+        false => vec![path],
+    });
+    let named = |path: &PathBuf| path.to_str().unwrap().ends_with(end);
+    found.flatten().filter(named).collect()
+}
+
+#[test]
+fn a_repository_that_cannot_be_looked_at_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    life(async {
+        let node = node(directory.path()).await;
+        let made = node.engine.create_repository(&name(), ObjectFormat::Sha1, "").await;
+        let repository = made.unwrap();
+        for seed in 0..8 {
+            push(&repository, LARGE_LEN, seed).await;
+        }
+        assert_eq!(repository.maintain().await.unwrap().merges, 1);
+        repository.write_checkpoint().await.unwrap().unwrap();
+    });
+    let checkpoints = files(&directory.path().join("bucket"), ".ckpt");
+    let away = |path: &Path| path.with_extension("away");
+    assert!(!checkpoints.is_empty());
+    for path in &checkpoints {
+        std::fs::rename(path, away(path)).unwrap();
+    }
+    life(async {
+        let node = node(directory.path()).await;
+        let mut revisit = Revisit::default();
+        revisit.step(&node, 0).await;
+        revisit.step(&node, 60_000).await;
+        assert!(node.uncollected.is_empty(), "its log cannot be read");
+        for path in &checkpoints {
+            std::fs::rename(away(path), path).unwrap();
+        }
+        revisit.step(&node, 179_999).await;
+        assert!(node.uncollected.is_empty(), "the second pause is twice the first");
+        revisit.step(&node, 180_000).await;
+        assert_eq!(node.uncollected.len(), 1);
+        node.uncollected
+            .note(node.engine.repository(&name()).await.unwrap().unwrap().id(), None);
+        revisit.step(&node, i64::MAX).await;
+        assert!(node.uncollected.is_empty(), "once");
     });
 }
 
