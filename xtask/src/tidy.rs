@@ -54,6 +54,38 @@ const REASONS: &str = "docs/decisions/dependencies.md";
 /// Where requests are answered, by callers who were admitted to a repository.
 const SERVICES: &str = "crates/server/src/service/";
 
+/// The crates that a server is made of.
+const SERVED: &[&str] = &["git", "format", "protocol", "store", "ledger", "engine", "server"];
+
+/// What starts a process: nothing that a client sends is to become a word of a command line.
+const PROCESSES: &[&str] = &[
+    "process::Command",
+    "tokio::process",
+    "posix_spawn",
+    "libc::fork",
+    "libc::exec",
+];
+
+/// What connects to somewhere, but for the bucket's library: nothing that a client sends is to say where.
+const CONNECTIONS: &[&str] = &[
+    "reqwest",
+    "crate::remote",
+    "TcpStream::connect",
+    "TcpSocket",
+    "UdpSocket",
+    "UnixStream::connect",
+    "lookup_host",
+    "to_socket_addrs",
+];
+
+/// Who may: commands of the operator, for imports, and for the ledger's socket.
+const CONNECTS: &[&str] = &[
+    "crates/server/src/remote/",
+    "crates/server/src/commands/",
+    "crates/ledger/src/embedded/",
+    "crates/ledger/src/remote/client.rs",
+];
+
 /// Runs every check and reports all findings together.
 pub(crate) fn check() -> Result<()> {
     let metadata = metadata()?;
@@ -185,6 +217,7 @@ fn check_sources(root: &Path, findings: &mut Vec<String>) -> Result<()> {
         };
         findings.extend(too_long(path, &source));
         findings.extend(unadmitted(path, &source));
+        findings.extend(reaches_out(path, &source));
         sources.push_str(&source);
     }
     findings.extend(named_tests::missing(root, &sources)?);
@@ -204,9 +237,49 @@ fn unadmitted(path: &str, source: &str) -> Option<String> {
     looks_up.then(|| format!("'{path}' opens a repository by its name: open what was admitted"))
 }
 
+/// Whether the code of a server, its tests apart, starts processes, or connects where requests could lead it.
+fn reaches_out(path: &str, source: &str) -> Vec<String> {
+    let is_served = SERVED
+        .iter()
+        .any(|name| path.starts_with(&format!("crates/{name}/src/")));
+    let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
+    if !is_served || is_test {
+        return Vec::new();
+    }
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let connects = CONNECTS.iter().any(|allowed| path.starts_with(allowed));
+    let connections = CONNECTIONS.iter().filter(|_| !connects);
+    let named = PROCESSES.iter().chain(connections).filter(|name| code.contains(**name));
+    named
+        .map(|name| format!("'{path}' names '{name}': a server starts no process, and connects to its storage only"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_starts_no_process_and_connects_nowhere() {
+        let found = |path: &str, source: &str| reaches_out(path, source).len();
+        for name in [
+            "use std::process::Command;",
+            "tokio::process::Command::new()",
+            "TcpStream::connect(host)",
+        ] {
+            assert_eq!(found("crates/server/src/service/fetch.rs", name).min(1), 1, "{name}");
+            assert_eq!(found("crates/engine/src/upload.rs", name).min(1), 1, "{name}");
+            assert_eq!(found("crates/bench/src/load.rs", name), 0);
+            assert_eq!(found("crates/server/src/service/tests/fetch.rs", name), 0);
+            let test = format!("fn x() {{}}\n#[cfg(test)]\nmod tests {{\n{name}");
+            assert_eq!(found("crates/server/src/service/fetch.rs", &test), 0);
+        }
+        assert_eq!(found("crates/server/src/commands/import.rs", "reqwest::get(url)"), 0);
+        assert_eq!(
+            found("crates/server/src/commands/import.rs", "std::process::Command"),
+            1
+        );
+    }
 
     const MANIFEST: &str =
         "[workspace.dependencies]\na = \"1\"\n# b = \"1\"\n\nc-d = { version = \"1\" }\n[profile.dev]\ne = 1\n";
