@@ -184,7 +184,7 @@ fn bytes_of(server: &Server, request: &str) -> String {
 
 #[test]
 fn the_hidden_and_the_absent_answer_alike_to_the_byte() {
-    let site = Site::start();
+    let mut site = Site::start_with(&["--set", "log_format=json"]);
     site.user("stranger");
     let stranger = basic("stranger", &site.token("stranger", &[]));
     let limited = bearer(&site.token("owner", &["--repo", "owner/public"]));
@@ -222,6 +222,24 @@ fn the_hidden_and_the_absent_answer_alike_to_the_byte() {
             );
         }
     }
+    // Nor does one of them take another way: both are decided from what is in memory.
+    assert!(site.server.stop().success());
+    let log = site.server.log();
+    let requests = |name: &str| -> Vec<_> {
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let of_name = lines.filter(|line| line["repo"] == name && line["message"] == "request");
+        let told = ["service", "status", "bytes_in", "bytes_out", "bucket_requests"];
+        of_name.map(|line| told.map(|field| line[field].to_string())).collect()
+    };
+    let hidden = requests("owner/private");
+    assert!(hidden.len() > 20, "{log}");
+    assert!(
+        hidden.iter().all(|[.., bucket_requests]| bucket_requests == "0"),
+        "{hidden:?}"
+    );
+    assert_eq!(hidden, requests("owner/nothing"));
 }
 
 #[test]

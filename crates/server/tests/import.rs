@@ -7,6 +7,7 @@ use cuesta_bench::cgi::Backend;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use support::{Server, Work};
 
 /// A work tree with a branch and tags, and a bare clone of it that stock git serves.
@@ -163,6 +164,76 @@ fn what_cannot_be_imported_is_refused_and_no_password_is_shown() {
         assert!(!said.contains("secret"), "{said}");
         assert_eq!(server.cuesta(&["repo", "list"]), "");
     }
+}
+
+/// A host that answers every request with that, and what it was asked.
+fn host(answer: impl Fn(SocketAddr) -> String) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (answer, asked) = (answer(address), Arc::new(Mutex::new(Vec::new())));
+    let heads = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+                head.extend(byte);
+            }
+            heads
+                .lock()
+                .unwrap()
+                .push(String::from_utf8(head).unwrap().to_ascii_lowercase());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (address, asked)
+}
+
+/// An answer without a body, the last one of its connection.
+fn empty(status: &str, more: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+/// Where a host sends an import, it goes without credentials, or not at all.
+#[test]
+fn a_redirect_leads_to_no_other_place_with_credentials() {
+    let server = Server::start();
+    let import = |address: SocketAddr| {
+        let output = server.try_cuesta(&["import", "ann/x", &format!("http://ann:secret@{address}/x.git")]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && !said.contains("secret"), "{said}");
+        said
+    };
+    for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
+        let (other, asked_there) = host(|_| empty("404 None", ""));
+        let target = format!("Location: http://{other}/x.git/info/refs?service=git-upload-pack\r\n");
+        let (first, asked) = host(|_| empty(status, &target));
+        import(first);
+        let (asked, there) = (asked.lock().unwrap(), asked_there.lock().unwrap());
+        assert!(
+            asked.len() == 1 && asked[0].contains("authorization: basic "),
+            "{asked:?}"
+        );
+        assert!(there.len() == 1 && !there[0].contains("authorization"), "{there:?}");
+    }
+    for target in [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/x",
+        "gopher://127.0.0.1/x",
+        "http://169.254.169.254/latest/meta-data/info/refs",
+        "http://[fe80::1]/info/refs",
+        "http://[::ffff:169.254.169.254]/info/refs",
+    ] {
+        let (address, asked) = host(|_| empty("302 Found", &format!("Location: {target}\r\n")));
+        let said = import(address);
+        // Redirects to other schemes are answers like any other.
+        let is_followed = !said.contains("a redirect to ") && !said.contains("answers 302");
+        assert!(!is_followed, "{target}: {said}");
+        assert_eq!(asked.lock().unwrap().len(), 1, "{target}");
+    }
+    let (address, asked) = host(|own| empty("302 Found", &format!("Location: http://{own}/x.git/info/refs\r\n")));
+    assert!(import(address).contains("too many redirects"));
+    assert!(asked.lock().unwrap().len() <= 6);
+    assert_eq!(server.cuesta(&["repo", "list"]), "");
 }
 
 #[test]

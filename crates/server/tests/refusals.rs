@@ -207,3 +207,49 @@ fn a_log_line_is_one_json_object_whatever_peers_say() {
     assert!(parsed["error"].as_str().unwrap().contains("\\u{1b}[31m\\n"), "{line}");
     assert!(log.bytes().all(|byte| byte == b'\n' || !byte.is_ascii_control()));
 }
+
+/// A body whose end is said twice. Whoever stands between takes one for the end, and we might take the other.
+#[test]
+fn a_length_beside_chunks_smuggles_nothing() {
+    let server = Server::start();
+    server.cuesta(&["repo", "create", "a/b"]);
+    let smuggled = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let kind = "Content-Type: application/x-git-upload-pack-request";
+    let post = |framing: &str, body: &str| {
+        let head = format!("POST /a/b/git-upload-pack HTTP/1.1\r\nHost: x\r\n{kind}\r\n{framing}\r\n\r\n");
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(format!("{head}{body}{smuggled}").as_bytes()).unwrap();
+        let mut answers = Vec::new();
+        // What the server has not read when it closes may reset the connection, behind the answer.
+        let _ = stream.read_to_end(&mut answers);
+        String::from_utf8(answers).unwrap()
+    };
+    let chunked = "4\r\n0000\r\n0\r\n\r\n";
+    let chunks = "Transfer-Encoding: chunked";
+    let length = format!("Content-Length: {}", chunked.len());
+    let cases = [
+        (format!("{length}\r\n{chunks}"), chunked, "200"),
+        (format!("Content-Length: 0\r\n{chunks}"), chunked, "200"),
+        (format!("{chunks}\r\n{length}"), chunked, "200"),
+        (format!("{chunks}\r\nContent-Length: 0"), chunked, "200"),
+        (chunks.to_owned(), chunked, "200"),
+        ("Transfer-Encoding: chunked, identity".to_owned(), chunked, "400"),
+        ("Transfer-Encoding: xchunked".to_owned(), chunked, "400"),
+        ("Content-Length: 4\r\nContent-Length: 5".to_owned(), "0000", "400"),
+        ("Content-Length: 4, 4".to_owned(), "0000", "400"),
+        ("Content-Length: +4".to_owned(), "0000", "400"),
+    ];
+    for (framing, body, status) in cases {
+        let answers = post(&framing, body);
+        assert!(
+            answers.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{framing}: {answers}"
+        );
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{framing}: {answers}");
+    }
+    // An end that is beyond doubt leaves the connection open: there, two requests are two.
+    let kept = format!("POST /a/b/git-upload-pack HTTP/1.1\r\nHost: x\r\n{kind}\r\nContent-Length: 4\r\n\r\n0000");
+    let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answers = String::from_utf8(server.raw(format!("{kept}{last}").as_bytes())).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+}

@@ -13,6 +13,7 @@ use cuesta_protocol::ProtocolError;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, Url};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 const AGENT: &str = concat!("cuesta/", env!("CARGO_PKG_VERSION"));
@@ -146,7 +147,7 @@ fn hint(status: u16, has_credentials: bool) -> &'static str {
     }
 }
 
-/// Follows a few redirects, and never from https to http.
+/// Follows a few redirects, and never from https to http, or to where no repositories are but metadata of clouds.
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let was_secure = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
     let scheme = attempt.url().scheme();
@@ -154,8 +155,24 @@ fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
         attempt.error("too many redirects")
     } else if scheme != "https" && (was_secure || scheme != "http") {
         attempt.error("a redirect to an insecure URL")
+    } else if is_link_local(attempt.url()) {
+        attempt.error("a redirect to a link-local address")
     } else {
         attempt.follow()
+    }
+}
+
+/// Whether a URL names an address that is the machine's own network interface's, or nobody's.
+fn is_link_local(url: &Url) -> bool {
+    let is_v4 = |address: Ipv4Addr| address.is_link_local() || address.is_unspecified();
+    let host = url.host_str().unwrap_or_default();
+    match host.trim_start_matches('[').trim_end_matches(']').parse() {
+        Ok(IpAddr::V4(address)) => is_v4(address),
+        Ok(IpAddr::V6(address)) => {
+            let mapped = address.to_ipv4_mapped().is_some_and(is_v4);
+            mapped || address.is_unicast_link_local() || address.is_unspecified()
+        }
+        Err(_) => false,
     }
 }
 
