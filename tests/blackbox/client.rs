@@ -59,6 +59,18 @@ impl Environment {
         self
     }
 
+    /// The same with a line more in the settings file.
+    pub(crate) fn set(self, key: &str, value: &str) -> Result<Self> {
+        let mut command = self.command("git", Path::new("."));
+        let output = command.args(["config", "--global", key, value]).output()?;
+        ensure!(
+            output.status.success(),
+            "git config: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(self)
+    }
+
     /// A command in this environment.
     pub(crate) fn command(&self, program: &str, directory: &Path) -> Command {
         let mut command = Command::new(program);

@@ -62,8 +62,12 @@ pub(crate) struct Cuesta {
     child: Child,
     address: SocketAddr,
     ssh_address: SocketAddr,
+    git_address: SocketAddr,
     options: Options,
 }
+
+/// A free port of this machine.
+const LISTEN: &str = "127.0.0.1:0";
 
 impl Cuesta {
     /// Starts a server on a free port and waits until it has told its address.
@@ -74,7 +78,15 @@ impl Cuesta {
             .append(true)
             .open(options.data.with_extension("log"))?;
         let mut child = options
-            .command(&["serve", "--listen", "127.0.0.1:0", "--ssh-listen", "127.0.0.1:0"])?
+            .command(&[
+                "serve",
+                "--listen",
+                LISTEN,
+                "--ssh-listen",
+                LISTEN,
+                "--git-listen",
+                LISTEN,
+            ])?
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -84,13 +96,15 @@ impl Cuesta {
         let said = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty());
         let said: Vec<String> = said.collect();
         let told = |scheme| said.iter().find_map(|line| address_after(scheme, line));
-        if let (Some(address), Some(ssh_address)) = (told("http://"), told("ssh://git@")) {
+        let addresses = (told("http://"), told("ssh://git@"), told("git://"));
+        if let (Some(address), Some(ssh_address), Some(git_address)) = addresses {
             std::thread::spawn(move || lines.for_each(drop));
             let options = options.clone();
             return Ok(Self {
                 child,
                 address,
                 ssh_address,
+                git_address,
                 options,
             });
         }
@@ -102,6 +116,11 @@ impl Cuesta {
     /// Where it listens for SSH.
     pub(crate) fn ssh_address(&self) -> SocketAddr {
         self.ssh_address
+    }
+
+    /// Where it listens for `git://`.
+    pub(crate) fn git_address(&self) -> SocketAddr {
+        self.git_address
     }
 
     /// Where it listens.

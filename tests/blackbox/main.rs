@@ -1,5 +1,5 @@
-//! The black-box suite: real Git clients over HTTP and SSH against the built `cuesta`, and the same against `git http-backend`
-//! and `git-shell`.
+//! The black-box suite: real Git clients over HTTP, SSH and `git://` against the built `cuesta`, and the same against
+//! `git http-backend`, `git-shell` and `git daemon`.
 //!
 //! A scenario is a function over a [`session::Session`]: it drives a client and everything the client shows goes into a
 //! transcript. Stock git's transcript is what Cuesta's must be, and both must end with a whole, clean repository. Some
@@ -9,8 +9,9 @@
 //! * `CUESTA_TEST_BINARY`: the binary, by default the one that cargo built beside this program.
 //! * `CUESTA_TEST_BUCKETS`: which buckets, of `dir`, `s3`, `azure` (the last two need `CUESTA_TEST_S3_*`,
 //!   `CUESTA_TEST_AZURE_*`) and `none`, which compares stock git with itself, to test the suite. Default: `dir`.
-//! * `CUESTA_TEST_WAYS`: which ways to a repository, of `http-sha1`, `http-sha256`, `ssh-sha1` and `ssh-sha256`. Default: all
-//!   over a directory; elsewhere the first and the last. What is about one transport or format is listed and ignored on the others.
+//! * `CUESTA_TEST_WAYS`: which ways to a repository, of `http-sha1`, `http-sha256`, `ssh-sha1`, `git-sha1` and `ssh-sha256`.
+//!   Default: all over a directory; elsewhere the first and the last. What is about one transport or format is listed and ignored on
+//!   the others; `git-sha1` takes what is about reading, and pushes over HTTP.
 //! * `CUESTA_TEST_GIT`: the git that clients are, by default the one found in `PATH`. The programs beside it are found where
 //!   `CUESTA_TEST_GIT_EXEC_PATH` says.
 //! * `CUESTA_TEST_PYTHON`: a Python that has pygit2, dulwich and gitpure; `CUESTA_TEST_NODE_MODULES`: a directory that has

@@ -26,6 +26,8 @@ pub(crate) enum Host {
     Stock {
         /// Where it listens.
         address: SocketAddr,
+        /// Where its `git daemon` does.
+        git_address: SocketAddr,
         /// Its repositories.
         directory: TempDir,
     },
@@ -45,6 +47,14 @@ impl Host {
         match self {
             Self::Stock { address, .. } => *address,
             Self::Cuesta { server, .. } => server.address(),
+        }
+    }
+
+    /// Where it listens for `git://`.
+    fn git_address(&self) -> SocketAddr {
+        match self {
+            Self::Stock { git_address, .. } => *git_address,
+            Self::Cuesta { server, .. } => server.git_address(),
         }
     }
 }
@@ -79,6 +89,11 @@ impl<'a> Session<'a> {
             environment: match way.transport {
                 Transport::Http => environment,
                 Transport::Ssh => environment.with(ssh::variables(host)?),
+                Transport::Git => {
+                    // Nobody pushes there.
+                    let (http, git) = (host.address(), host.git_address());
+                    environment.set(&format!("url.http://{http}/.pushInsteadOf"), &format!("git://{git}/"))?
+                }
             },
             root,
             transcript: RefCell::default(),
@@ -96,8 +111,9 @@ impl<'a> Session<'a> {
     /// The server's address.
     pub(crate) fn address(&self) -> SocketAddr {
         match self.host {
+            host if self.way.transport == Transport::Git => host.git_address(),
             Host::Cuesta { server, .. } if self.way.transport == Transport::Ssh => server.ssh_address(),
-            Host::Stock { .. } | Host::Cuesta { .. } => self.host.address(),
+            host => host.address(),
         }
     }
 
@@ -131,6 +147,7 @@ impl<'a> Session<'a> {
         let scheme = match self.way.transport {
             Transport::Http => "http://",
             Transport::Ssh => "ssh://git@",
+            Transport::Git => "git://",
         };
         format!("{scheme}{}{}", self.address(), self.path())
     }
@@ -239,7 +256,9 @@ impl<'a> Session<'a> {
     pub(crate) fn record(&self, text: &str) {
         let host = self.address().to_string();
         let root = self.root().display().to_string();
-        self.transcript.borrow_mut().add(text, &host, &root);
+        // Where pushes go that do not go the session's way.
+        let text = text.replace(&self.host.address().to_string(), &host);
+        self.transcript.borrow_mut().add(&text, &host, &root);
     }
 
     /// Adds the reasons of a refusal. Stock git dies of some objects before it can say what is wrong with them: then any

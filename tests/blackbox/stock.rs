@@ -4,8 +4,10 @@ use crate::format::Format;
 use crate::session::Host;
 use anyhow::{Result, ensure};
 use cuesta_bench::cgi::{self, Backend};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What makes stock git as strict as Cuesta always is, and leaves the rest at git's defaults.
 const SETTINGS: [(&str, &str); 6] = [
@@ -24,7 +26,45 @@ pub(crate) fn host() -> Result<Host> {
     let owned = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
     backend.settings = owned.to_vec();
     let address = backend.spawn()?;
-    Ok(Host::Stock { address, directory })
+    let git_address = spawn_daemon(directory.path())?;
+    Ok(Host::Stock {
+        address,
+        git_address,
+        directory,
+    })
+}
+
+/// Serves everything below `root` by `git daemon`, started for each connection by a thread of this process, as inetd would.
+fn spawn_daemon(root: &Path) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let root = root.to_owned();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            if let Err(error) = stream.map_err(Into::into).and_then(|stream| daemon(&root, stream)) {
+                eprintln!("git daemon: {error:#}");
+            }
+        }
+    });
+    Ok(address)
+}
+
+fn daemon(root: &Path, stream: TcpStream) -> Result<()> {
+    let mut daemon = Command::new("git");
+    daemon.args(["daemon", "--inetd", "--export-all", "--log-destination=none"]);
+    daemon.arg(format!("--base-path={}", root.display()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    daemon.env_clear().env("PATH", path).env("HOME", root);
+    daemon.env("GIT_CONFIG_NOSYSTEM", "1").envs(variables());
+    let output = stream.try_clone()?;
+    let mut child = daemon
+        .stdin(OwnedFd::from(stream))
+        .stdout(OwnedFd::from(output))
+        .stderr(Stdio::null())
+        .spawn()?;
+    // Nobody is left behind, and nobody waits for it here.
+    std::thread::spawn(move || child.wait());
+    Ok(())
 }
 
 /// The same settings in the environment of a git.

@@ -10,6 +10,8 @@ use std::fmt;
 pub(crate) enum Transport {
     Http,
     Ssh,
+    /// Reads over `git://`; pushes go over HTTP.
+    Git,
 }
 
 impl fmt::Display for Transport {
@@ -17,6 +19,7 @@ impl fmt::Display for Transport {
         f.write_str(match self {
             Self::Http => "http",
             Self::Ssh => "ssh",
+            Self::Git => "git",
         })
     }
 }
@@ -43,10 +46,11 @@ impl fmt::Display for Way {
 }
 
 /// Every way. The first and the last differ in both transport and format: where time is dear, they do.
-const ALL: [Way; 4] = [
+const ALL: [Way; 5] = [
     Way::new(Transport::Http, Format::Sha1),
     Way::new(Transport::Http, Format::Sha256),
     Way::new(Transport::Ssh, Format::Sha1),
+    Way::new(Transport::Git, Format::Sha1),
     Way::new(Transport::Ssh, Format::Sha256),
 ];
 

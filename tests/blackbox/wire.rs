@@ -4,7 +4,7 @@ use crate::session::Session;
 use crate::way::Transport;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Stdio;
 
@@ -45,7 +45,7 @@ pub(crate) fn ask(session: &Session<'_>, service: &str, protocol: &str, body: &[
             let header = format!("Git-Protocol: {protocol}\r\n");
             post(session, service, if protocol.is_empty() { "" } else { &header }, body)
         }
-        Transport::Ssh => {
+        Transport::Ssh | Transport::Git => {
             let mut answer = converse(session, service, protocol, body)?;
             let advertised = answer.body.len() - after_flush(&answer.body).len();
             answer.body.drain(..advertised);
@@ -63,12 +63,39 @@ pub(crate) fn advertisement(session: &Session<'_>, service: &str, protocol: &str
             request(session.address(), &head, b"")
         }
         // A flush ends the conversation politely.
-        Transport::Ssh => converse(session, service, protocol, b"0000"),
+        Transport::Ssh | Transport::Git => converse(session, service, protocol, b"0000"),
     }
 }
 
-/// Runs a service over SSH, gives it `input` and takes all that it says.
+/// Runs a service, gives it `input` and takes all that it says.
 fn converse(session: &Session<'_>, service: &str, protocol: &str, input: &[u8]) -> Result<Answer> {
+    match session.transport() {
+        Transport::Git => converse_over_git(session, service, protocol, input),
+        _ => converse_over_ssh(session, service, protocol, input),
+    }
+}
+
+/// There is no status over `git://`: whatever comes is shown as HTTP's 200.
+fn converse_over_git(session: &Session<'_>, service: &str, protocol: &str, input: &[u8]) -> Result<Answer> {
+    let keys: String = protocol.split(':').map(|key| format!("{key}\0")).collect();
+    let mut request = Vec::new();
+    let line = format!("{service} {}\0host={}\0\0{keys}", session.path(), session.address());
+    write_packet(&mut request, line.as_bytes());
+    let mut stream = TcpStream::connect(session.address())?;
+    stream.write_all(&request)?;
+    let mut output = stream.try_clone()?;
+    std::thread::scope(|scope| {
+        // A server may end before it has read what it will not take.
+        scope.spawn(move || stream.write_all(input).and_then(|()| stream.shutdown(Shutdown::Write)));
+        let mut body = Vec::new();
+        match output.read_to_end(&mut body) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => Err(error.into()),
+            _ => Ok(Answer { status: 200, body }),
+        }
+    })
+}
+
+fn converse_over_ssh(session: &Session<'_>, service: &str, protocol: &str, input: &[u8]) -> Result<Answer> {
     let mut command = session.ssh(service, protocol)?;
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.stderr(Stdio::null()).spawn()?;

@@ -3,6 +3,7 @@
 
 use super::Scenario;
 use crate::session::Session;
+use crate::way::Transport;
 use crate::wire::{self, Packet, write_packet};
 use anyhow::Result;
 
@@ -114,7 +115,11 @@ pub(super) fn refusal(session: &Session<'_>, what: &str, protocol: &str, body: &
 
 fn advertisements(session: &Session<'_>) -> Result<()> {
     publish(session)?;
-    for service in [UPLOAD, "git-receive-pack"] {
+    let mut services = vec![UPLOAD];
+    if session.transport() != Transport::Git {
+        services.push("git-receive-pack");
+    }
+    for service in services {
         for protocol in [
             "",
             "version=1",

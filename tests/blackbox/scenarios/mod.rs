@@ -36,6 +36,8 @@ pub(crate) struct Scenario {
     pub(crate) run: Arc<Run>,
     /// An environment variable without which it cannot run.
     needs: Option<&'static str>,
+    /// Whether clients read what they are shown, so that it can be done over `git://`, too.
+    reads: bool,
     /// The one transport that it is about, if it is.
     transport: Option<Transport>,
     /// The one object format that it is about, if it is.
@@ -48,6 +50,7 @@ impl Scenario {
             name: name.into(),
             run: Arc::new(run),
             needs: None,
+            reads: false,
             transport: None,
             format: None,
         }
@@ -56,6 +59,12 @@ impl Scenario {
     /// For scenarios about HTTP itself.
     fn over_http(mut self) -> Self {
         self.transport = Some(Transport::Http);
+        self
+    }
+
+    /// For scenarios that are about reading.
+    fn of_reads(mut self) -> Self {
+        self.reads = true;
         self
     }
 
@@ -69,8 +78,10 @@ impl Scenario {
     pub(crate) fn only(&self, way: Way) -> Option<String> {
         let transport = self.transport.filter(|transport| *transport != way.transport);
         let format = self.format.filter(|format| *format != way.format);
+        let more = way.transport == Transport::Git && !self.reads;
         transport
             .map(|transport| format!("{transport} only"))
+            .or_else(|| more.then(|| "not only reads".to_owned()))
             .or_else(|| format.map(|format| format!("{format} only")))
     }
 
@@ -92,10 +103,10 @@ pub(crate) struct Check {
 pub(crate) fn compared() -> Vec<Scenario> {
     let families = [
         push::scenarios(),
-        fetch::scenarios(),
-        partial::scenarios(),
+        fetch::scenarios().into_iter().map(Scenario::of_reads).collect(),
+        partial::scenarios().into_iter().map(Scenario::of_reads).collect(),
         raw::scenarios(),
-        exchanges::scenarios(),
+        exchanges::scenarios().into_iter().map(Scenario::of_reads).collect(),
         offers::scenarios(),
         damaged::scenarios(),
         strict::scenarios(),
