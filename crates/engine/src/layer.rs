@@ -2,6 +2,7 @@
 
 use crate::EngineError;
 use crate::graph::{Dates, Slot};
+use crate::sweep::GapBounds;
 use bytes::Bytes;
 use cuesta_format::{
     CueCounts, CueHeader, Entries, Externals, Filter, FormatError, LayerId, LayerMeta, LayerPlace, LogId, Lookup,
@@ -19,9 +20,16 @@ use std::sync::{
 };
 use tokio::sync::OnceCell;
 
-/// Two ranges of a pack with no more between them than this are read as one.
-const GAP_BYTES_MAX: u64 = 16 << 10;
-const LOCAL_GAP_BYTES_MAX: u64 = 4 << 10;
+/// How far apart two ranges of a pack may lie that are read as one. Where a read is a request, the round trip decides.
+const REMOTE_GAPS: GapBounds = GapBounds {
+    bytes_min: 16 << 10,
+    bytes_max: 16 << 10,
+};
+/// Where it is a system call: a page, or less.
+const LOCAL_GAPS: GapBounds = GapBounds {
+    bytes_min: 1 << 10,
+    bytes_max: 4 << 10,
+};
 
 /// To know whether the repository has a blob, no more bytes of a filter than this are loaded for each blob that a push brings:
 /// stored twice it would cost about its size.
@@ -439,12 +447,11 @@ impl Layer {
         }
     }
 
-    /// How far apart two ranges may lie that are better read as one: a page where a read is a system call, more where it is a
-    /// request.
-    pub(crate) fn gap_bytes_max(&self) -> u64 {
+    /// How far apart two ranges may lie that are better read as one.
+    pub(crate) fn gap_bounds(&self) -> GapBounds {
         match &self.source {
-            Source::Bucket { cache, .. } if cache.bucket().is_local() => LOCAL_GAP_BYTES_MAX,
-            Source::Bucket { .. } | Source::Inline { .. } => GAP_BYTES_MAX,
+            Source::Bucket { cache, .. } if cache.bucket().is_local() => LOCAL_GAPS,
+            Source::Bucket { .. } | Source::Inline { .. } => REMOTE_GAPS,
         }
     }
 

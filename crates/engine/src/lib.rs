@@ -27,6 +27,7 @@ pub mod receive;
 mod refs;
 mod repository;
 mod settings;
+mod sweep;
 pub mod upload;
 mod view;
 mod watch;

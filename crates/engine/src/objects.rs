@@ -4,6 +4,7 @@
 //! dependent round trip, however deep the deltas.
 
 use crate::graph::{Graph, Position};
+use crate::sweep::{self, Wanted};
 use crate::{EngineError, Layer, Location, View, layer::Index};
 use bytes::Bytes;
 use cuesta_format::{Base, LayerId};
@@ -11,19 +12,12 @@ use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind};
 use cuesta_git::zlib::WholeInflater;
 use cuesta_git::{ObjectKind, delta, object_id};
 use futures::future::BoxFuture;
-use futures::{StreamExt, TryStreamExt};
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Deltas between an object and the whole object it rests on. Git itself writes at most 4,095.
 pub const DELTA_DEPTH_MAX: usize = 4_095;
 
-/// Ranges are joined up to this.
-const READ_BYTES_MAX: u64 = 4 << 20;
-const READS_IN_FLIGHT_MAX: usize = 16;
-/// From so many sweeps on, those of a layer are read together where the bucket can do that.
-const SCATTERED_SWEEPS_MIN: usize = 32;
 /// Stored bytes read for one batch, unless a single chain needs more.
 const BATCH_BYTES_MAX: u64 = 32 << 20;
 /// Decoding less than this stays on the reactor: well under a millisecond.
@@ -257,31 +251,20 @@ impl Batch {
         }
     }
 
-    /// Fills in every node's stored bytes: neighbours in one read, several reads in flight.
+    /// Fills in every node's stored bytes.
     async fn fetch(&mut self) -> Result<(), EngineError> {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         order.sort_by_key(|node| self.nodes.get(*node).map(|node| (node.layer.id(), node.entry)));
-        let mut sweeps: Vec<Sweep> = Vec::new();
+        let mut wanted = Vec::with_capacity(order.len());
         for number in order {
             let node = self.nodes.get(number).ok_or(LOST)?;
-            let range = node.index.entries.range(node.entry);
-            match sweeps.last_mut() {
-                Some(sweep) if sweep.takes(node.layer.id(), &range) => {
-                    sweep.range.end = range.end;
-                    sweep.nodes.push((number, range));
-                }
-                _ => sweeps.push(Sweep {
-                    layer: Arc::clone(&node.layer),
-                    range: range.clone(),
-                    nodes: vec![(number, range)],
-                }),
-            }
+            wanted.push(Wanted {
+                layer: Arc::clone(&node.layer),
+                range: node.index.entries.range(node.entry),
+                number,
+            });
         }
-        let together = sweeps.len() >= SCATTERED_SWEEPS_MIN;
-        let reads = futures::stream::iter(groups(sweeps, together))
-            .map(read_group)
-            .buffer_unordered(READS_IN_FLIGHT_MAX);
-        for (number, stored) in reads.try_collect::<Vec<_>>().await?.into_iter().flatten() {
+        for (number, stored) in sweep::read(wanted).await? {
             self.nodes.get_mut(number).ok_or(LOST)?.stored = stored;
         }
         Ok(())
@@ -394,77 +377,4 @@ pub(crate) fn inflate_entry(
         .inflate(stream, size, &mut content)
         .map_err(|error| wrong(&error))?;
     Ok((header.kind, content))
-}
-
-/// The sweeps one by one, or `together`: those of one layer in groups of up to `READ_BYTES_MAX`, where it can read that way.
-fn groups(sweeps: Vec<Sweep>, together: bool) -> Vec<Vec<Sweep>> {
-    let mut groups: Vec<Vec<Sweep>> = Vec::new();
-    let mut bytes = 0;
-    for sweep in sweeps {
-        let sweep_bytes = sweep.range.end - sweep.range.start;
-        match groups.last_mut() {
-            Some(group)
-                if together
-                    && sweep.layer.reads_scattered()
-                    && bytes + sweep_bytes <= READ_BYTES_MAX
-                    && group.first().is_some_and(|first| first.layer.id() == sweep.layer.id()) =>
-            {
-                bytes += sweep_bytes;
-                group.push(sweep);
-            }
-            _ => {
-                bytes = sweep_bytes;
-                groups.push(vec![sweep]);
-            }
-        }
-    }
-    groups
-}
-
-async fn read_group(group: Vec<Sweep>) -> Result<Vec<(usize, Bytes)>, EngineError> {
-    let mut nodes = Vec::new();
-    if let [first, _, ..] = &group[..] {
-        let ranges: Vec<Range<u64>> = group.iter().map(|sweep| sweep.range.clone()).collect();
-        let pieces = first.layer.read_scattered(&ranges).await?;
-        for (sweep, bytes) in group.into_iter().zip(pieces) {
-            nodes.append(&mut sweep.divide(&bytes)?);
-        }
-        return Ok(nodes);
-    }
-    for sweep in group {
-        nodes.append(&mut sweep.read().await?);
-    }
-    Ok(nodes)
-}
-
-/// One read that serves several nodes of a layer.
-struct Sweep {
-    layer: Arc<Layer>,
-    range: Range<u64>,
-    nodes: Vec<(usize, Range<u64>)>,
-}
-
-impl Sweep {
-    fn takes(&self, layer: LayerId, range: &Range<u64>) -> bool {
-        self.layer.id() == layer
-            && range.start >= self.range.end
-            && range.start - self.range.end <= self.layer.gap_bytes_max()
-            && range.end - self.range.start <= READ_BYTES_MAX
-    }
-
-    async fn read(self) -> Result<Vec<(usize, Bytes)>, EngineError> {
-        let bytes = self.layer.read(self.range.clone()).await?;
-        self.divide(&bytes)
-    }
-
-    /// The bytes of each node.
-    fn divide(self, bytes: &Bytes) -> Result<Vec<(usize, Bytes)>, EngineError> {
-        let part = |(node, range): (usize, Range<u64>)| {
-            let start = usize::try_from(range.start - self.range.start).ok()?;
-            let end = usize::try_from(range.end - self.range.start).ok()?;
-            (end <= bytes.len()).then(|| (node, bytes.slice(start..end)))
-        };
-        let parts: Option<Vec<_>> = self.nodes.into_iter().map(part).collect();
-        parts.ok_or_else(|| self.layer.corrupt("a read came back short"))
-    }
 }
