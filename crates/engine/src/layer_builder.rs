@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cuesta_format::{Base, CueBuilder, EntryFacts, FormatError, Link, SegmentRow};
 use cuesta_git::pack::{ENTRY_HEADER_LEN_MAX, EntryHeader, EntryKind, PackHeader};
 use cuesta_git::{Checksum, ObjectFormat, ObjectId, ObjectKind};
+use cuesta_store::Buffers;
 
 /// An entry's header or the trailer may come on top of a chunk.
 const SLACK_LEN: usize = ENTRY_HEADER_LEN_MAX;
@@ -29,6 +30,11 @@ pub(crate) trait LayerSink {
 
     /// Takes the next bytes.
     fn write(&mut self, chunk: Chunk) -> Result<(), Self::Error>;
+
+    /// Where the memory of chunks comes from, and goes when they are written; `None` for fresh one.
+    fn buffers(&self) -> Option<&Buffers> {
+        None
+    }
 }
 
 /// What an entry of the new layer is based on.
@@ -108,7 +114,7 @@ impl<S: LayerSink> LayerBuilder<S> {
     /// Starts a layer of that many objects; bytes go to the sink in chunks of `chunk_len`. Ids and sizes are lent to
     /// [`LayerBuilder::finish`].
     pub(crate) fn new(format: ObjectFormat, objects: u32, chunk_len: usize, buffer_len: usize, sink: S) -> Self {
-        let mut buffer = Vec::with_capacity(buffer_len.min(chunk_len) + SLACK_LEN);
+        let mut buffer = empty(&sink, buffer_len.min(chunk_len) + SLACK_LEN);
         buffer.extend_from_slice(&PackHeader::new(objects).encode());
         Self {
             format,
@@ -186,10 +192,12 @@ impl<S: LayerSink> LayerBuilder<S> {
 
     fn flush(&mut self) -> Result<(), S::Error> {
         self.sum();
-        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(self.chunk_len + SLACK_LEN));
+        let next = empty(&self.sink, self.chunk_len + SLACK_LEN);
+        let chunk = std::mem::replace(&mut self.buffer, next);
         self.summed = 0;
         self.flushed += chunk.len() as u64;
-        self.sink.write(Chunk::Pack(Bytes::from(chunk)))
+        let chunk = lend(&self.sink, chunk);
+        self.sink.write(Chunk::Pack(chunk))
     }
 
     /// Adds the segment of the next commit.
@@ -217,7 +225,8 @@ impl<S: LayerSink> LayerBuilder<S> {
         let pack = if is_held {
             Some(self.buffer)
         } else {
-            self.sink.write(Chunk::Pack(Bytes::from(self.buffer)))?;
+            let chunk = lend(&self.sink, self.buffer);
+            self.sink.write(Chunk::Pack(chunk))?;
             None
         };
         let objects = self.cue.entries();
@@ -255,5 +264,17 @@ impl<S: LayerSink> LayerBuilder<S> {
     fn sum(&mut self) {
         self.checksum.update(self.buffer.get(self.summed..).unwrap_or_default());
         self.summed = self.buffer.len();
+    }
+}
+
+fn empty(sink: &impl LayerSink, capacity: usize) -> Vec<u8> {
+    let fresh = || Vec::with_capacity(capacity);
+    sink.buffers().map_or_else(fresh, |buffers| buffers.empty(capacity))
+}
+
+fn lend(sink: &impl LayerSink, chunk: Vec<u8>) -> Bytes {
+    match sink.buffers() {
+        Some(buffers) => buffers.lend(chunk),
+        None => Bytes::from(chunk),
     }
 }

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use cuesta_format::{FormatError, Link, SegmentRow};
 use cuesta_git::pack::EntryHeader;
 use cuesta_git::zlib::Deflater;
-use cuesta_store::Workers;
+use cuesta_store::{Buffers, Workers};
 use plan::{At, Base, NewLink, Plan};
 use source::Source;
 use std::sync::Arc;
@@ -60,13 +60,20 @@ pub(crate) enum Bases {
 
 type Chunks<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), EngineError>;
 
-struct ChunkSink<'a>(Chunks<'a>);
+struct ChunkSink<'a> {
+    chunks: Chunks<'a>,
+    buffers: &'a Buffers,
+}
 
 impl LayerSink for ChunkSink<'_> {
     type Error = EngineError;
 
     fn write(&mut self, chunk: Chunk) -> Result<(), EngineError> {
-        (self.0)(chunk)
+        (self.chunks)(chunk)
+    }
+
+    fn buffers(&self) -> Option<&Buffers> {
+        Some(self.buffers)
     }
 }
 
@@ -107,7 +114,9 @@ pub(crate) fn merge(
     let bytes: u64 = inputs.iter().map(|input| input.layer.meta().pack_bytes).sum();
     let buffer_len = usize::try_from(bytes).unwrap_or(chunk_len);
     let objects = plan.objects();
-    let mut layer = LayerBuilder::new(view.object_format(), objects, chunk_len, buffer_len, ChunkSink(chunks));
+    let buffers = view.world().bucket.buffers();
+    let sink = ChunkSink { chunks, buffers };
+    let mut layer = LayerBuilder::new(view.object_format(), objects, chunk_len, buffer_len, sink);
     layer.cue().reserve_segments(plan.segments.len());
     let mut merger = Merger {
         view,
@@ -165,10 +174,8 @@ impl Merger<'_> {
         let at = at.ok_or(EngineError::Internal("no such entry of a merge"))?;
         let input = self.input(at.input)?;
         let corrupt = |what| input.layer.corrupt(what);
-        let oid = input
-            .index
-            .oid(at.entry)
-            .ok_or_else(|| corrupt("entry outside the lookup"))?;
+        let oid = self.plan.oid_at(place);
+        let oid = oid.ok_or_else(|| corrupt("entry outside the lookup"))?;
         let (kind, size) = (input.index.kind(at.entry), input.index.entries.size(at.entry));
         let range = input.index.entries.range(at.entry);
         let choice = match &mut self.chooser {

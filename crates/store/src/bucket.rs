@@ -1,6 +1,7 @@
 //! A bucket: keys and payloads over `object_store`, with conditional writes whose outcome is always told truly, exact
 //! ranges, and every request counted.
 
+use crate::buffers::Buffers;
 use crate::counters::{Counters, Meter, Operation};
 use crate::error::{Result, StoreError, StoreErrorKind, is_past_end};
 use crate::local::LocalFiles;
@@ -34,6 +35,7 @@ struct Inner {
     requests: Semaphore,
     part_bytes: usize,
     upload_parts_max: usize,
+    buffers: Buffers,
 }
 
 /// The stores behind a bucket.
@@ -130,14 +132,21 @@ impl Bucket {
     }
 
     fn new(name: String, handles: Handles, options: &BucketOptions) -> Self {
+        let local = handles.local.as_ref();
         Self(Arc::new(Inner {
             name,
+            buffers: local.map(|files| files.buffers().clone()).unwrap_or_default(),
             handles,
             meter: Meter::default(),
             requests: Semaphore::new(options.requests_max.clamp(1, Semaphore::MAX_PERMITS)),
             part_bytes: options.part_bytes.max(1),
             upload_parts_max: options.upload_parts_max.max(1),
         }))
+    }
+
+    /// Memory for large payloads on their way in or out.
+    pub fn buffers(&self) -> &Buffers {
+        &self.0.buffers
     }
 
     /// The address it was opened with.

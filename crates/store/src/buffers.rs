@@ -1,5 +1,5 @@
-//! Memory of large reads, used again: a fresh page costs more than reading into it, and a pack that is sent takes each for a
-//! millisecond.
+//! Memory of large reads and of what merges write, used again: a fresh page costs more than what is done with it, and a pack
+//! that is sent takes each for a millisecond.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Buffers that were given back, up to a bound of bytes. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Buffers(Arc<Mutex<Free>>);
+pub struct Buffers(Arc<Mutex<Free>>);
 
 #[derive(Debug, Default)]
 struct Free {
@@ -37,19 +37,41 @@ impl Buffers {
         Ok(Bytes::from_owner(loan))
     }
 
-    /// A buffer of that length, of little more capacity.
+    /// An empty buffer with room for `capacity` bytes.
+    pub fn empty(&self, capacity: usize) -> Vec<u8> {
+        let mut buffer = self.used(capacity).unwrap_or_else(|| Vec::with_capacity(capacity));
+        buffer.clear();
+        buffer
+    }
+
+    /// The bytes of a buffer, which comes back here when the last of them is dropped.
+    pub fn lend(&self, buffer: Vec<u8>) -> Bytes {
+        if buffer.capacity() < REUSED_BYTES_MIN {
+            return Bytes::from(buffer);
+        }
+        Bytes::from_owner(Loan {
+            buffer,
+            home: self.clone(),
+        })
+    }
+
+    /// A buffer of that length.
     fn take(&self, len: usize) -> Vec<u8> {
-        let mut free = self.0.lock();
-        let fits = |buffer: &Vec<u8>| buffer.capacity() >= len && buffer.capacity() / 2 <= len;
-        let Some(at) = free.buffers.iter().rposition(fits) else {
-            drop(free);
+        let Some(mut buffer) = self.used(len) else {
             return vec![0; len];
         };
-        let mut buffer = free.buffers.swap_remove(at);
-        free.bytes -= buffer.capacity();
-        drop(free);
         buffer.resize(len, 0);
         buffer
+    }
+
+    /// A buffer that was given back, of that capacity or little more.
+    fn used(&self, capacity: usize) -> Option<Vec<u8>> {
+        let mut free = self.0.lock();
+        let fits = |buffer: &Vec<u8>| buffer.capacity() >= capacity && buffer.capacity() / 2 <= capacity;
+        let at = free.buffers.iter().rposition(fits)?;
+        let buffer = free.buffers.swap_remove(at);
+        free.bytes -= buffer.capacity();
+        Some(buffer)
     }
 
     fn give_back(&self, buffer: Vec<u8>) {
@@ -111,6 +133,26 @@ mod tests {
         assert!(third.iter().all(|byte| *byte == 3));
         drop((second, third));
         assert_eq!(filled(&buffers, 1 << 20, 4), vec![4; 1 << 20]);
+    }
+
+    #[test]
+    fn what_was_written_comes_back_empty() {
+        let buffers = Buffers::default();
+        let mut buffer = buffers.empty(1 << 20);
+        let capacity = buffer.capacity();
+        buffer.extend_from_slice(b"abc");
+        let (place, bytes) = (buffer.as_ptr(), buffers.lend(buffer));
+        let part = bytes.slice(1..);
+        drop(bytes);
+        assert_eq!(idle(&buffers), 0);
+        assert_eq!(&part[..], b"bc");
+        drop(part);
+        assert_eq!(idle(&buffers), capacity);
+        let again = buffers.empty(1 << 20);
+        assert_eq!((again.as_ptr(), again.len(), idle(&buffers)), (place, 0, 0));
+        // Small ones are the allocator's.
+        drop(buffers.lend(vec![0; REUSED_BYTES_MIN - 1]));
+        assert_eq!(idle(&buffers), 0);
     }
 
     #[test]

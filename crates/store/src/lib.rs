@@ -18,6 +18,7 @@ mod upload;
 mod world;
 
 pub use bucket::{Bucket, Created, Listed, Swapped, Version};
+pub use buffers::Buffers;
 pub use cache::{Access, BlockCache, CacheCounters, CacheOptions, Held};
 pub use counters::{Counters, Operation, Tally};
 pub use error::{Result, StoreError, StoreErrorKind};

@@ -55,6 +55,11 @@ impl LocalFiles {
         self.store.clone()
     }
 
+    /// Memory that its reads use again.
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
     /// Makes the directory that `path` will be in, durably. Costs a set look-up once that is so. Blocks.
     pub(crate) fn prepare(&self, path: &Path) -> io::Result<()> {
         let file = self.store.path_to_filesystem(path)?;

@@ -1,6 +1,7 @@
 //! The objects of all inputs of a merge, numbered: which copy of each is kept, where it goes, and how it is found by its id.
 //!
-//! Eight bytes an object, and eight more while they are sorted. Of several copies the first is kept.
+//! Eight bytes an object, and eight more while they are sorted. Of several copies the first is kept. Ids are looked up in the
+//! cues, each several times; where there are few they are copied once.
 
 use super::Input;
 use crate::EngineError;
@@ -15,6 +16,10 @@ const UNPLACED: u32 = COPY - 1;
 /// A slot of the fan-out stands for about 2 to the power of so many objects.
 const FANOUT_SPACING_LOG2: u32 = 3;
 
+/// Objects up to which ids are copied, which takes 4 MiB at most. Merges of what pushes left a moment ago are that small, and go
+/// on all the time.
+const IDS_COPIED_MAX: u32 = 1 << 17;
+
 /// An entry, segment or root set of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
@@ -27,6 +32,8 @@ pub(super) struct Numbers<'a> {
     inputs: &'a [Input],
     /// Where each input's numbers start.
     starts: Vec<u32>,
+    /// The id of each number, or nothing.
+    ids: Vec<ObjectId>,
     /// For each number its place in the new pack, if it is kept.
     slots: Vec<u32>,
     /// Kept numbers in the order of their ids.
@@ -51,15 +58,28 @@ impl<'a> Numbers<'a> {
         let mut numbers = Self {
             inputs,
             starts,
+            ids: Vec::new(),
             slots: vec![UNPLACED; next as usize],
             sorted: Vec::new(),
             fanout: Vec::new(),
             fanout_bits: 0,
         };
+        if next <= IDS_COPIED_MAX {
+            numbers.copy_ids(next);
+        }
         let kept = numbers.sort();
         numbers.spread_out(&kept);
         numbers.sorted = kept.into_iter().map(IdKey::number).collect();
         Ok(numbers)
+    }
+
+    /// Copies the ids of all numbers; of none, if one has no id.
+    fn copy_ids(&mut self, count: u32) {
+        let mut ids = Vec::with_capacity(count as usize);
+        for input in self.inputs {
+            ids.extend((0..input.index.entries.len()).map_while(|entry| input.index.oid(entry)));
+        }
+        self.ids = if ids.len() == count as usize { ids } else { Vec::new() };
     }
 
     /// What is kept, in the order of ids; notes of all other copies which one that is.
@@ -132,6 +152,9 @@ impl<'a> Numbers<'a> {
     }
 
     pub(super) fn oid(&self, number: u32) -> Option<ObjectId> {
+        if let Some(oid) = self.ids.get(number as usize) {
+            return Some(*oid);
+        }
         let at = self.at(number)?;
         self.inputs.get(at.input as usize)?.index.oid(at.entry)
     }
