@@ -9,7 +9,7 @@ use cuesta_format::{AddedLayer, Cause, Edit};
 use cuesta_ledger::Committed;
 
 /// Layers merged by one flush, as far as memory goes; more wait for the next.
-const LAYERS_MAX: usize = 4096;
+pub const FLUSH_LAYERS_MAX: usize = 4096;
 
 /// What a flush did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ async fn inline_layers(view: &View, repository: &Repository, unreachable: bool) 
     let mut inputs = Vec::new();
     let bounds = MergeBounds::of(view);
     let mut bytes_left = bounds.memory_bytes_max;
-    for record in inline.take(LAYERS_MAX) {
+    for record in inline.take(FLUSH_LAYERS_MAX) {
         match bytes_left.checked_sub(bounds.memory_bytes(&record.meta)) {
             Some(left) => bytes_left = left,
             None if inputs.is_empty() => bytes_left = 0,

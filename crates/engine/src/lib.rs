@@ -39,7 +39,7 @@ pub use collect::{CollectStep, Collected, Needless, Why, propose_collection};
 pub use compact::{Compacted, Job, Maintained, MergeBounds, propose, propose_bases};
 pub use engine::{Engine, EngineParts};
 pub use error::{EngineError, ErrorKind};
-pub use flush::Flushed;
+pub use flush::{FLUSH_LAYERS_MAX, Flushed};
 pub use fold::checkpoint_is_due;
 pub use graph::{Graph, Parents, Position, PositionSet, SendSet};
 pub use layer::{History, Index, Layer};

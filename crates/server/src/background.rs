@@ -5,7 +5,7 @@ mod maintenance;
 mod revisit;
 
 use crate::node::Node;
-use cuesta_engine::{EngineError, Flushed, Repository};
+use cuesta_engine::{EngineError, FLUSH_LAYERS_MAX, Flushed, Repository};
 use cuesta_format::{LogId, RepositoryRecord};
 use futures::StreamExt;
 use revisit::Revisit;
@@ -22,6 +22,8 @@ const ROUND: Duration = Duration::from_secs(1);
 const RESUME_ROUNDS: u64 = 60;
 /// Flushed repositories that wait for maintenance.
 const FLUSHED_MAX: usize = 1024;
+/// Flushes of one repository before it is others' turn.
+const FLUSHES_IN_A_ROW_MAX: usize = 8;
 /// Repositories flushed at once.
 const FLUSHES_MAX: usize = 4;
 /// Time between two looks for what is to be deleted, and for logs of names and accounts that have grown long.
@@ -114,8 +116,15 @@ async fn flush(node: &Node, done: &mpsc::Sender<Arc<Repository>>, repository: Ar
     let _ = done.try_send(repository);
 }
 
+/// Where more came in a second than one flush takes, the next follows at once: else it would pile up.
 async fn flush_and_fold(repository: &Repository) -> Result<Flushed, EngineError> {
-    let flushed = repository.flush().await?;
+    let mut flushed = repository.flush().await?;
+    for _ in 1..FLUSHES_IN_A_ROW_MAX {
+        if !matches!(flushed, Flushed::Layers(count) if count >= FLUSH_LAYERS_MAX) {
+            break;
+        }
+        flushed = repository.flush().await?;
+    }
     repository.write_checkpoint_if_due().await?;
     Ok(flushed)
 }
