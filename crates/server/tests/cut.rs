@@ -51,46 +51,34 @@ fn damaged(work: &Work) -> (Server, String) {
     (server, work.git_in(&source, &["rev-parse", "main"]))
 }
 
+/// Neither a clone nor a fetch that breaks off leaves anything.
+fn assert_keeps_nothing(work: &Work, (way, url): (&str, &str), more: &[&str], tip: &str) {
+    for version in ["0", "2"] {
+        let version = format!("protocol.version={version}");
+        let git = |directory: &Path, arguments: &[&str]| {
+            let arguments = [&["-c", &version, "-c", "fetch.unpackLimit=1"], more, arguments].concat();
+            let mut command = work.command(directory, &arguments);
+            command.env("GIT_SSH_COMMAND", SSH).output().unwrap()
+        };
+        let into = work.repository(&format!("into-{way}-{version}"), "sha1");
+        let clone = work.path("clone");
+        let output = git(&into, &["clone", "-q", url, clone.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{way}, {version}: {said}");
+        assert!(said.contains("(request "), "the client is not told: {said}");
+        assert!(!clone.exists(), "{way}, {version}");
+        assert!(!git(&into, &["fetch", "-q", url, "main:theirs"]).status.success());
+        assert!(!git(&into, &["rev-parse", "-q", "--verify", "theirs"]).status.success());
+        assert!(!git(&into, &["cat-file", "-e", tip]).status.success());
+    }
+}
+
 #[test]
 fn an_answer_that_breaks_off_leaves_nothing_at_the_client() {
     let work = Work::new();
-    let (server, tip) = damaged(&work);
-    for (way, url) in [("http", server.url("a/b")), ("ssh", server.ssh_url("a/b"))] {
-        for version in ["0", "2"] {
-            let version = format!("protocol.version={version}");
-            let clone = work.path(&format!("clone-{way}"));
-            let arguments = ["-c", &version, "clone", "-q", &url, clone.to_str().unwrap()];
-            let mut command = work.command(clone.parent().unwrap(), &arguments);
-            let output = command.env("GIT_SSH_COMMAND", SSH).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(!output.status.success(), "{way}, {version}: {said}");
-            assert!(said.contains("(request "), "the client is not told: {said}");
-            assert!(!clone.exists(), "{way}, {version}");
-            // Nor does a fetch move anything.
-            let into = work.repository(&format!("into-{way}-{version}"), "sha1");
-            let mut fetch = work.command(
-                &into,
-                &[
-                    "-c",
-                    &version,
-                    "-c",
-                    "fetch.unpackLimit=1",
-                    "fetch",
-                    "-q",
-                    &url,
-                    "main:theirs",
-                ],
-            );
-            assert!(!fetch.env("GIT_SSH_COMMAND", SSH).output().unwrap().status.success());
-            assert!(
-                !work
-                    .try_git_in(&into, &["rev-parse", "-q", "--verify", "theirs"])
-                    .status
-                    .success()
-            );
-            assert!(!work.try_git_in(&into, &["cat-file", "-e", &tip]).status.success());
-        }
-    }
+    let (mut server, tip) = damaged(&work);
+    assert_keeps_nothing(&work, ("http", &server.url("a/b")), &[], &tip);
+    assert_keeps_nothing(&work, ("ssh", &server.ssh_url("a/b")), &[], &tip);
     // With a side-band the last packet is an error, and no flush follows; without one the last chunk is missing.
     let kind = ("Content-Type", "application/x-git-upload-pack-request");
     let want = format!("want {tip}");
@@ -112,6 +100,14 @@ fn an_answer_that_breaks_off_leaves_nothing_at_the_client() {
     assert!(answer.body.len() > FILE_LEN);
     assert!(!answer.body.ends_with(b"\r\n0\r\n\r\n"), "a cut answer looks whole");
     assert_eq!(server.get("GET", "/healthz", &[]).status, 200);
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
+    let files = [("tls_certificate", "crt"), ("tls_key", "key")];
+    let [certificate, key] = files.map(|(name, end)| format!("{name}={directory}/first.{end}"));
+    server.restart_with(&["--set", &certificate, "--set", &key]);
+    let url = format!("https://{}/a/b", server.address);
+    let authority = format!("http.sslCAInfo={directory}/first.crt");
+    let http2 = ["-c", &authority, "-c", "http.version=HTTP/2"];
+    assert_keeps_nothing(&work, ("http2", &url), &http2, &tip);
 }
 
 /// A POST whose answer may break off.
