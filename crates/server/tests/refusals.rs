@@ -232,7 +232,6 @@ fn a_length_beside_chunks_smuggles_nothing() {
         (format!("Content-Length: 0\r\n{chunks}"), chunked, "200"),
         (format!("{chunks}\r\n{length}"), chunked, "200"),
         (format!("{chunks}\r\nContent-Length: 0"), chunked, "200"),
-        (chunks.to_owned(), chunked, "200"),
         ("Transfer-Encoding: chunked, identity".to_owned(), chunked, "400"),
         ("Transfer-Encoding: xchunked".to_owned(), chunked, "400"),
         ("Content-Length: 4\r\nContent-Length: 5".to_owned(), "0000", "400"),
@@ -248,8 +247,10 @@ fn a_length_beside_chunks_smuggles_nothing() {
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{framing}: {answers}");
     }
     // An end that is beyond doubt leaves the connection open: there, two requests are two.
-    let kept = format!("POST /a/b/git-upload-pack HTTP/1.1\r\nHost: x\r\n{kind}\r\nContent-Length: 4\r\n\r\n0000");
-    let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    let answers = String::from_utf8(server.raw(format!("{kept}{last}").as_bytes())).unwrap();
-    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+    for (framing, body) in [("Content-Length: 4", "0000"), (chunks, chunked)] {
+        let kept = format!("POST /a/b/git-upload-pack HTTP/1.1\r\nHost: x\r\n{kind}\r\n{framing}\r\n\r\n{body}");
+        let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let answers = String::from_utf8(server.raw(format!("{kept}{last}").as_bytes())).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{framing}: {answers}");
+    }
 }

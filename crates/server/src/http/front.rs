@@ -17,7 +17,7 @@ use cuesta_engine::{EngineError, Repository, RepositoryName};
 use cuesta_format::RepositoryRecord;
 use cuesta_protocol::{Service, Version};
 use futures::FutureExt;
-use http::header::{CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -84,7 +84,6 @@ pub async fn respond(node: Arc<Node>, connection: Connection, request: Request<I
     let id = RequestId(node.entropy.bits64());
     let (metrics, bucket) = (node.metrics.clone(), node.engine.bucket().clone());
     let record = Arc::new(Record::new(id, request.method().clone(), metrics, bucket));
-    let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
     let answered = AssertUnwindSafe(dispatch(node, connection, request, &record))
         .catch_unwind()
         .await;
@@ -92,12 +91,6 @@ pub async fn respond(node: Arc<Node>, connection: Connection, request: Request<I
         record.failed("the request's task panicked");
         Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &Answer::internal_text(&record))
     });
-    // A length beside the chunks is passed over, and not shown, by hyper. As whoever stands in front of us may have gone by it,
-    // nothing behind such a body is taken for a request (RFC 9112, section 6.1).
-    let answer = match is_chunked {
-        true => answer.header(CONNECTION, "close"),
-        false => answer,
-    };
     answer.into_response(record)
 }
 
