@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use support::{Server, Work};
 
 const LISTEN: [&str; 2] = ["--git-listen", "127.0.0.1:0"];
@@ -267,7 +268,7 @@ fn what_is_made_private_ends_at_once() {
     stream.read_exact(&mut version).unwrap();
     assert_eq!(&version, b"000eversion 2\n");
     server.cuesta(&["access", "public", "ann/open", "none"]);
-    let refs = [&packet(b"command=ls-refs\n")[..], b"00010000"].concat();
+    let refs = [&packet(b"command=ls-refs\n")[..], b"00010000", b"0000"].concat();
     stream.write_all(&refs).unwrap();
     let said = until_closed(&mut stream);
     assert!(
@@ -393,6 +394,8 @@ fn silent_connections_keep_nobody_out() {
     let mut silent: Vec<TcpStream> = (0..OPENINGS_MAX + 50).map(|_| connect(&server)).collect();
     assert!(!work.git(&["ls-remote", &server.git_url("ann/b")]).is_empty());
     for stream in silent.iter_mut().take(50) {
+        // Long before their time for a request is over.
+        stream.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
         assert_eq!(until_closed(stream), b"");
     }
     // The newest is still there.
