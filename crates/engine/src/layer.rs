@@ -441,8 +441,11 @@ impl Layer {
                 Err(self.corrupt("an entry ends outside the pack"))
             }
             Source::Bucket { cache, pack_key, .. } => {
-                let pieces = cache.read_pieces(pack_key, self.meta.pack_bytes, range, access).await?;
-                Ok(cache.concatenate(pieces))
+                let size = self.meta.pack_bytes;
+                Ok(match access {
+                    Access::Keep => cache.read(pack_key, size, range).await?,
+                    Access::Scan => cache.pass(pack_key, size, range).await?,
+                })
             }
         }
     }

@@ -1,13 +1,14 @@
 //! Parts of files as memory (docs/decisions/mapped-cues.md).
 
 use bytes::Bytes;
-use memmap2::MmapOptions;
+use memmap2::{Advice, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
 /// A range of a file, which must end within it, as bytes that the operating system pages in and out. Reads them all in once, so
-/// that who looks at them does not wait for a disk that has them not in memory yet. Blocks.
+/// that who looks at them does not wait for a disk that has them not in memory yet, and a disk that fails is an error here
+/// and no signal later. Blocks.
 pub(crate) fn map(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
     let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(too_large)?;
@@ -15,8 +16,13 @@ pub(crate) fn map(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
         return Ok(Bytes::new());
     }
     let mut options = MmapOptions::new();
-    options.offset(range.start).len(len).populate();
-    Ok(Bytes::from_owner(read_only(&options, file)?))
+    options.offset(range.start).len(len);
+    let mapped = read_only(&options, file)?;
+    match mapped.advise(Advice::PopulateRead) {
+        // Linux before 5.14 does not know it: pages come as they are looked at.
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(Bytes::from_owner(mapped)),
+    }
 }
 
 #[allow(unsafe_code, reason = "the one place where files become memory")]

@@ -227,15 +227,15 @@ impl<'a> Selection<'a> {
     /// Leaves each object in one layer only, the oldest that was selected: a delta's base then never lies in a newer
     /// layer than the delta, which keeps chains across layers free of cycles.
     ///
-    /// Cost: for each entry selected, a filter probe for each larger layer in the bucket that something is selected from,
-    /// and a hash look-up if it is of an inline layer.
+    /// Cost: for each entry selected, a filter probe for each layer in the bucket that more is selected from, and a hash
+    /// look-up if it is of an inline layer.
     pub(super) fn finish(mut self) -> Result<PositionSet, EngineError> {
         let selected: Vec<(u32, Bits)> = self.entries.layers().map(|(slot, bits)| (slot, bits.clone())).collect();
         if selected.len() < 2 {
             return Ok(self.entries);
         }
         let (inline, mut bucket): (Vec<_>, Vec<_>) = selected.into_iter().partition(|(slot, _)| self.is_inline(*slot));
-        bucket.sort_by_key(|(slot, bits)| (bits.limit(), *slot));
+        bucket.sort_by_key(|(slot, bits)| (bits.count(), *slot));
         let slots: Vec<u32> = bucket.iter().map(|(slot, _)| *slot).collect();
         for (at, (slot, bits)) in bucket.iter().enumerate() {
             self.drop_copies(*slot, bits, slots.get(at + 1..).unwrap_or_default(), &mut None)?;

@@ -209,6 +209,19 @@ impl BlockCache {
         Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Scan).await?))
     }
 
+    /// As [`read`](Self::read), for one pass over much. A part of a local directory that is not small is its file, mapped for as
+    /// long as the bytes are held: no block, and no copy, where the operating system has them in memory.
+    pub async fn pass(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
+        let is_long = range.end.saturating_sub(range.start) >= MAPPED_BYTES_MIN;
+        if is_long
+            && range.end <= object_size
+            && let Some(mapped) = self.bucket().map(key, range.clone()).await?
+        {
+            return Ok(mapped);
+        }
+        Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Scan).await?))
+    }
+
     /// As [`read`](Self::read), as the consecutive pieces that the blocks are, not copied. All are in memory at once: a long
     /// range is for the caller to cut.
     pub async fn read_pieces(
@@ -266,8 +279,12 @@ impl BlockCache {
     }
 
     /// Starts fetching the blocks of `range` that are absent and returns at once. Does nothing where too much is being fetched
-    /// already, or outside a runtime. Failures surface when the range is read.
+    /// already, outside a runtime, or for a pass over a local directory, which needs no blocks. Failures surface when the range is
+    /// read.
     pub fn prefetch(&self, key: &str, object_size: u64, range: Range<u64>, access: Access) {
+        if access == Access::Scan && self.bucket().is_local() {
+            return;
+        }
         let range = range.start..range.end.min(object_size);
         let room = self.0.flights.lock().len() < self.0.flights_max;
         if room && !range.is_empty() && tokio::runtime::Handle::try_current().is_ok() {
@@ -668,6 +685,8 @@ impl std::fmt::Debug for BlockCache {
     }
 }
 
+/// Mapping less than this costs more than copying it.
+const MAPPED_BYTES_MIN: u64 = 64 << 10;
 const PASSING_SHARE: u64 = 8;
 /// The rest is for blocks fetched ahead, which nobody has read yet: a cue's, or those beside what was asked for.
 const KEPT_PROVEN_SHARE: f64 = 0.75;
