@@ -78,8 +78,10 @@ pub struct AnswersOptions {
     /// An answer is kept at once if making it takes so much besides copying: contents that are inflated and deflated, and
     /// something for each object that is met in a tree.
     pub effort_bytes_min: u64,
-    /// One that is no plain copy of a layer is kept when it is asked for again, if it has so many bytes.
+    /// Of another that has so many bytes, and so is ranges of layers, it is remembered which.
     pub copied_bytes_min: u64,
+    /// Memory that such a recipe may take; above it the pack is planned again for each. All together take 16 MiB at most.
+    pub recipe_bytes_max: usize,
 }
 
 impl AnswersOptions {
@@ -90,6 +92,7 @@ impl AnswersOptions {
             bytes_max,
             effort_bytes_min: 256 << 10,
             copied_bytes_min: 1 << 20,
+            recipe_bytes_max: 8 << 20,
         }
     }
 }

@@ -99,6 +99,35 @@ impl Ground {
         repository
     }
 
+    /// A layer with the last commit alone, copies of what the others have.
+    fn one_more_layer(&mut self) -> support::layers::Built {
+        let spec = Spec {
+            commits: [23].into(),
+            ..Spec::default()
+        };
+        let earlier = self.history.commits.iter().map(|commit| commit.oid).collect();
+        loop {
+            let layer = build(&self.history, &spec, &earlier, &mut self.rng);
+            if !layer.inline {
+                return layer;
+            }
+        }
+    }
+
+    /// A ref below `refs/tags/secret/` to a tag of the last commit.
+    async fn add_secret_tag(&self, repository: &Repository, tag: ObjectId) {
+        let mut edit = repository.edit(cuesta_format::Cause::Push, "ann");
+        edit.refs = vec![RefUpdate {
+            name: RefName::new(&b"refs/tags/secret/one"[..]).unwrap(),
+            old: None,
+            new: Some(RefTarget {
+                oid: tag,
+                peeled: Some(self.commit(23)),
+            }),
+        }];
+        repository.log().commit(edit).await.unwrap();
+    }
+
     fn commit(&self, number: usize) -> ObjectId {
         self.history.commits[number].oid
     }
@@ -251,30 +280,165 @@ async fn who_asks_at_once_shares_one_production() {
     assert_eq!((counts.made, counts.joined + counts.kept), (1, 11));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_copied_is_kept_when_it_is_asked_for_again() {
-    let mut ground = Ground::new(ObjectFormat::Sha1);
-    let answers = AnswersOptions {
-        copied_bytes_min: 0,
-        ..AnswersOptions::new(ground.directory.path().to_owned(), 64 << 20)
-    };
-    let engine = ground
-        .engine_with(answers, Workers::Pool(tokio::runtime::Handle::current()))
-        .await;
-    let view = ground.repository(&engine, "ann/thing").await.view().await.unwrap();
-    let request = UploadRequest {
-        wants: vec![ground.commit(23)],
-        ofs_delta: true,
-        filter: ObjectFilter::NoBlobs,
-        ..UploadRequest::default()
-    };
-    for (made, kept) in [(0, 0), (1, 0), (1, 1)] {
-        let pack = bytes_of(&view, &request).await.unwrap();
-        Git::new(ObjectFormat::Sha1)
-            .run(&["index-pack", "--stdin"], &pack)
-            .unwrap();
-        assert_eq!((counts(&engine).made, counts(&engine).kept), (made, kept));
+impl Ground {
+    /// An engine that remembers where copies come from, however few bytes they have.
+    async fn engine_that_recalls(&self, recipe_bytes_max: usize) -> Engine {
+        let answers = AnswersOptions {
+            copied_bytes_min: 0,
+            recipe_bytes_max,
+            ..AnswersOptions::new(self.directory.path().to_owned(), 64 << 20)
+        };
+        self.engine_with(answers, Workers::Pool(tokio::runtime::Handle::current()))
+            .await
     }
+
+    /// Takes all packs out of the bucket; answers them.
+    async fn take_packs(&self, view: &View, repository: &Repository) -> Vec<(String, Bytes)> {
+        let mut packs = Vec::new();
+        for record in view.state().layers() {
+            let key = layer_pack_key(repository.id(), record.meta.id);
+            packs.push((key.clone(), self.bucket.get(&key).await.unwrap()));
+            self.bucket.delete(&key).await.unwrap();
+        }
+        packs
+    }
+}
+
+fn copied(ground: &Ground, number: usize, filter: ObjectFilter) -> UploadRequest {
+    UploadRequest {
+        wants: vec![ground.commit(number)],
+        ofs_delta: true,
+        filter,
+        ..UploadRequest::default()
+    }
+}
+
+async fn made_alone(view: &View, request: &UploadRequest) -> Vec<u8> {
+    let pack = plan(view, request).await.unwrap().stream();
+    pack.try_collect::<Vec<Bytes>>().await.unwrap().concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_copied_is_copied_again_without_a_plan_and_from_the_same_layers_only() {
+    for format in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
+        let mut ground = Ground::new(format);
+        let engine = ground.engine_that_recalls(1 << 20).await;
+        let repository = ground.repository(&engine, "ann/thing").await;
+        let view = repository.view().await.unwrap();
+        let requests = [
+            copied(&ground, 23, ObjectFilter::All),
+            copied(&ground, 20, ObjectFilter::All),
+            copied(&ground, 23, ObjectFilter::NoBlobs),
+            // One layer, as it lies.
+            copied(&ground, 7, ObjectFilter::All),
+        ];
+        for request in &requests {
+            let alone = made_alone(&view, request).await;
+            Git::new(format).run(&["index-pack", "--stdin"], &alone).unwrap();
+            for _ in 0..3 {
+                assert!(bytes_of(&view, request).await.unwrap() == alone);
+            }
+        }
+        assert_eq!((counts(&engine).recalled, counts(&engine).made), (8, 0));
+        assert!(ground.files().is_empty());
+        // Other layers: the same objects are elsewhere.
+        support::push(&engine, &repository, ground.one_more_layer(), Vec::new()).await;
+        let view = repository.view().await.unwrap();
+        for request in &requests {
+            assert!(bytes_of(&view, request).await.unwrap() == made_alone(&view, request).await);
+        }
+        assert_eq!(counts(&engine).recalled, 8);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_copies_at_once_plans_and_hashes_once_whether_recipes_fit_or_not() {
+    for recipe_bytes_max in [1 << 20, 100, 0] {
+        let mut ground = Ground::new(ObjectFormat::Sha1);
+        let engine = ground.engine_that_recalls(recipe_bytes_max).await;
+        let view = ground.repository(&engine, "ann/thing").await.view().await.unwrap();
+        let request = copied(&ground, 23, ObjectFilter::NoBlobs);
+        let alone = made_alone(&view, &request).await;
+        let first = answer(&view, &request).await.unwrap();
+        let packs = futures::future::join_all((0..12).map(|_| bytes_of(&view, &request))).await;
+        assert!(packs.iter().all(|pack| *pack.as_ref().unwrap() == alone));
+        assert_eq!((counts(&engine).joined, counts(&engine).recalled), (12, 0));
+        drop(first);
+        assert!(bytes_of(&view, &request).await.unwrap() == alone);
+        assert_eq!(counts(&engine).recalled == 1, recipe_bytes_max == 1 << 20);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_goes_on_when_who_was_first_leaves() {
+    let mut ground = Ground::new(ObjectFormat::Sha1);
+    let engine = ground.engine_that_recalls(1 << 20).await;
+    let view = ground.repository(&engine, "ann/thing").await.view().await.unwrap();
+    let request = copied(&ground, 23, ObjectFilter::All);
+    let [leaver, stayer] = [
+        answer(&view, &request).await.unwrap(),
+        answer(&view, &request).await.unwrap(),
+    ];
+    let mut leaver = leaver.stream();
+    leaver.next().await.unwrap().unwrap();
+    drop(leaver);
+    let pack = stayer.stream().try_collect::<Vec<Bytes>>().await.unwrap().concat();
+    assert!(pack == made_alone(&view, &request).await);
+    assert_eq!(counts(&engine).joined, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_breaks_off_is_cut_for_all_and_made_anew() {
+    let mut ground = Ground::new(ObjectFormat::Sha1);
+    let engine = ground.engine_that_recalls(1 << 20).await;
+    let repository = ground.repository(&engine, "ann/thing").await;
+    let view = repository.view().await.unwrap();
+    let request = copied(&ground, 23, ObjectFilter::All);
+    let [first, second] = [
+        answer(&view, &request).await.unwrap(),
+        answer(&view, &request).await.unwrap(),
+    ];
+    let packs = ground.take_packs(&view, &repository).await;
+    let mut first = first.stream();
+    while let Some(chunk) = first.next().await {
+        if chunk.is_err() {
+            break;
+        }
+    }
+    assert!(second.stream().try_collect::<Vec<Bytes>>().await.is_err());
+    for (key, pack) in packs {
+        ground.bucket.put(&key, pack).await.unwrap();
+    }
+    // The first is still there.
+    let again = bytes_of(&view, &request).await.unwrap();
+    assert!(again == made_alone(&view, &request).await);
+    assert_eq!((counts(&engine).joined, counts(&engine).recalled), (1, 0));
+    drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_that_is_hidden_is_in_no_copy() {
+    let mut ground = Ground::new(ObjectFormat::Sha1);
+    let tag = ground.history.tag(ground.commit(23), 900);
+    let engine = ground.engine_that_recalls(1 << 20).await;
+    let repository = ground.repository(&engine, "ann/thing").await;
+    ground.add_secret_tag(&repository, tag).await;
+    let view = repository.view().await.unwrap();
+    let mut request = copied(&ground, 23, ObjectFilter::All);
+    request.include_tag = true;
+    let shown = [
+        bytes_of(&view, &request).await.unwrap(),
+        bytes_of(&view, &request).await.unwrap(),
+    ];
+    request.hidden = HiddenRefs::new(["refs/tags/secret"]);
+    let hidden = [
+        bytes_of(&view, &request).await.unwrap(),
+        bytes_of(&view, &request).await.unwrap(),
+    ];
+    let count = |pack: &[u8]| u32::from_be_bytes(pack[8..12].try_into().unwrap());
+    assert_eq!(count(&shown[0]), count(&hidden[0]) + 1);
+    assert!(shown[0] == shown[1] && hidden[0] == hidden[1]);
+    assert_eq!(counts(&engine).recalled, 2);
 }
 
 /// On one thread, a production has not begun before somebody waits for it.
@@ -375,16 +539,7 @@ async fn a_tag_that_is_hidden_comes_from_no_kept_answer() {
     let tag = ground.history.tag(ground.commit(23), 900);
     let engine = ground.engine().await;
     let repository = ground.repository(&engine, "ann/thing").await;
-    let mut edit = repository.edit(cuesta_format::Cause::Push, "ann");
-    edit.refs = vec![RefUpdate {
-        name: RefName::new(&b"refs/tags/secret/one"[..]).unwrap(),
-        old: None,
-        new: Some(RefTarget {
-            oid: tag,
-            peeled: Some(ground.commit(23)),
-        }),
-    }];
-    repository.log().commit(edit).await.unwrap();
+    ground.add_secret_tag(&repository, tag).await;
     let view = repository.view().await.unwrap();
     let mut request = depth_one(&view, ground.commit(23)).await;
     request.include_tag = true;

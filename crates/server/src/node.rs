@@ -203,6 +203,7 @@ impl Node {
         );
         let sources = [
             ("kept", counters.kept),
+            ("recalled", counters.recalled),
             ("joined", counters.joined),
             ("made", counters.made),
         ];

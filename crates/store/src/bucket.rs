@@ -382,16 +382,28 @@ impl Bucket {
     /// A range of the payload to be held for long: memory that is the file's own, so that the operating system can take it back.
     /// `None` where the bucket is no local directory. Counted as a read of all of it.
     pub async fn map(&self, key: &str, range: Range<u64>) -> Result<Option<Bytes>> {
+        let mapped = self.map_ranges(key, &[range]).await?;
+        Ok(mapped.and_then(|mut mapped| mapped.pop()))
+    }
+
+    /// The same for several ranges, in one hop to a blocking thread.
+    pub async fn map_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Option<Vec<Bytes>>> {
         let Some(files) = self.0.handles.local.clone() else {
             return Ok(None);
         };
         let path = parse_key(key)?;
-        let owned_key = key.to_owned();
+        let (owned_key, owned_ranges) = (key.to_owned(), ranges.to_vec());
         let permit = self.permit(key).await?;
         self.0.meter.request(Operation::GetRange, 0);
-        let mapped = blocking(move || files.map(&owned_key, &path, &range)).await;
+        let map = move || {
+            owned_ranges
+                .iter()
+                .map(|range| files.map(&owned_key, &path, range))
+                .collect()
+        };
+        let mapped: Result<Vec<Bytes>> = blocking(map).await;
         drop(permit);
-        self.read_ended(mapped.as_ref().map(Bytes::len));
+        self.read_ended(mapped.as_ref().map(|pieces| pieces.iter().map(Bytes::len).sum()));
         mapped.map(Some)
     }
 

@@ -2,6 +2,7 @@
 //! nobody asks for.
 
 use super::Plan;
+use super::answers::Recipe;
 use super::units::{FETCH_BYTES, Fetched, UNIT_BYTES, Unit, Units};
 use super::writer::Writer;
 use crate::EngineError;
@@ -105,12 +106,21 @@ impl Plan {
 
     /// The same, of a plan that several follow.
     pub(super) fn stream_of(plan: Arc<Self>) -> PackStream {
+        Self::stream_with(plan, None)
+    }
+
+    /// The same; notes in the recipe what the pack is made of, unless it is a layer's.
+    pub(super) fn stream_noted(plan: Arc<Self>, recipe: Recipe) -> PackStream {
+        Self::stream_with(plan, Some(recipe))
+    }
+
+    fn stream_with(plan: Arc<Self>, recipe: Option<Recipe>) -> PackStream {
         let progress = Progress::of(plan.object_count());
         let (done, made) = (Arc::clone(&progress.done), Arc::default());
         let chunks = match plan.whole_layer() {
             Some(slot) => copy_layer(plan, slot, done).boxed(),
             None => {
-                let sending = Sending::new(plan, done, Arc::clone(&made));
+                let sending = Sending::new(Writer::new(Arc::clone(&plan), recipe), plan, done, Arc::clone(&made));
                 futures::stream::try_unfold(sending, Sending::next).boxed()
             }
         };
@@ -176,13 +186,12 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(plan: Arc<Plan>, done: Arc<AtomicU64>, made: Arc<OnceLock<Vec<MadeEntry>>>) -> Self {
+    fn new(writer: Writer, plan: Arc<Plan>, done: Arc<AtomicU64>, made: Arc<OnceLock<Vec<MadeEntry>>>) -> Self {
         let (fetching, access) = (Arc::clone(&plan), plan.access());
         let fetches = futures::stream::iter(Units::new(Arc::clone(&plan)))
             .map(move |unit| unit.fetch(Arc::clone(&fetching), access).boxed())
             .buffered(plan.reads_in_flight())
             .boxed();
-        let writer = Writer::new(Arc::clone(&plan));
         Self {
             plan,
             fetches,

@@ -14,7 +14,7 @@ pub(super) const UNIT_BYTES: u64 = 1 << 20;
 /// while that is on its way, since one stream from an object store is slow.
 pub(super) const FETCH_BYTES: u64 = 4 << 20;
 /// Two runs of entries with no more between them than this are read as one.
-const GAP_BYTES_MAX: u64 = 32 << 10;
+pub(super) const GAP_BYTES_MAX: u64 = 32 << 10;
 /// Blocks of a pack are kept if they take no more than this part of the memory for blocks.
 const MEMORY_SHARE: u64 = 4;
 /// Bytes of whole objects made for one unit, unless a single object is larger.

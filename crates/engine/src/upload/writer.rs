@@ -1,6 +1,7 @@
 //! Writes a pack out of stored entries: straight copies where nothing moved, new headers where a delta's base did.
 
 use super::Plan;
+use super::answers::Recipe;
 use super::stream::MadeEntry;
 use super::units::{Fetched, Unit};
 use crate::EngineError;
@@ -32,6 +33,8 @@ pub(super) struct Writer {
     gathered: BytesMut,
     chunks: VecDeque<Bytes>,
     objects: u64,
+    /// What it writes is noted there.
+    recipe: Option<Recipe>,
 }
 
 /// How far entries of a layer moved from their place in the layer to their place in the pack, as (first entry, distance):
@@ -58,8 +61,8 @@ impl Moves {
 }
 
 impl Writer {
-    /// A writer that has written the pack's header.
-    pub(super) fn new(plan: Arc<Plan>) -> Self {
+    /// A writer that has written the pack's header. What it writes it notes in the recipe.
+    pub(super) fn new(plan: Arc<Plan>, recipe: Option<Recipe>) -> Self {
         let mut writer = Self {
             checksum: Checksum::new(plan.view.object_format()),
             position: 0,
@@ -69,6 +72,7 @@ impl Writer {
             gathered: BytesMut::new(),
             chunks: VecDeque::new(),
             objects: 0,
+            recipe,
             plan,
         };
         let header = PackHeader::new(writer.plan.object_count()).encode();
@@ -155,8 +159,12 @@ impl Writer {
         }
         self.flush();
         let checksum = std::mem::replace(&mut self.checksum, Checksum::new(self.plan.view.object_format()));
-        self.chunks
-            .push_back(Bytes::copy_from_slice(checksum.finish().as_bytes()));
+        let checksum = checksum.finish();
+        self.note_made(checksum.as_bytes());
+        if let Some(recipe) = &self.recipe {
+            recipe.end();
+        }
+        self.chunks.push_back(Bytes::copy_from_slice(checksum.as_bytes()));
         Ok(())
     }
 
@@ -293,16 +301,27 @@ impl Writer {
                 .layer(slot)
                 .map_or(SHORT, |layer| layer.corrupt("a read came back short"))
         })?;
+        if let Some(recipe) = &self.recipe {
+            recipe.stored(slot, range);
+        }
         self.gather(bytes);
         Ok(())
     }
 
     fn put_bytes(&mut self, bytes: Bytes) {
+        self.note_made(&bytes);
         self.position += bytes.len() as u64;
         self.gather(bytes);
     }
 
+    fn note_made(&self, bytes: &[u8]) {
+        if let Some(recipe) = &self.recipe {
+            recipe.made(bytes);
+        }
+    }
+
     fn put(&mut self, bytes: &[u8]) {
+        self.note_made(bytes);
         self.position += bytes.len() as u64;
         self.gathered.extend_from_slice(bytes);
     }

@@ -61,7 +61,7 @@ pub struct Settings {
     /// Disk, under `<data>/cache`, for blocks read from a remote bucket; 0 for none.
     pub disk_cache_bytes_max: ByteSize,
     /// Disk, under `<data>/answers`, for packs that were dear to make (shallow and filtered clones), for those who ask the same
-    /// later; 0 for none.
+    /// later; 0 for none, and then copied packs are neither shared nor remembered.
     pub answers_cache_bytes_max: ByteSize,
     /// Memory of one merge of layers; layers whose objects do not fit stay apart. As much again for contents while a compaction
     /// chooses the bases of deltas; an object above a sixth of it keeps its form.

@@ -209,11 +209,12 @@ impl BlockCache {
         Ok(self.concatenate(self.read_pieces(key, object_size, range, Access::Scan).await?))
     }
 
-    /// As [`read`](Self::read), for one pass over much. A part of a local directory that is not small is its file, mapped for as
-    /// long as the bytes are held: no block, and no copy, where the operating system has them in memory.
+    /// As [`read`](Self::read), for one pass over much. Of a local directory it is parts of the file, mapped for as long as the
+    /// bytes are held: no copy where the operating system has them in memory. What lies in one block is shared with others
+    /// who pass there.
     pub async fn pass(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Bytes> {
-        let is_long = range.end.saturating_sub(range.start) >= MAPPED_BYTES_MIN;
-        if is_long
+        let blocks = self.blocks_of(&range);
+        if blocks.end.saturating_sub(blocks.start) > 1
             && range.end <= object_size
             && let Some(mapped) = self.bucket().map(key, range.clone()).await?
         {
@@ -473,7 +474,7 @@ impl BlockCache {
                 key: &payload.key,
                 blocks: blocks.clone(),
             };
-            let fetched = inner.fetch(&payload, blocks.clone()).await?;
+            let fetched = inner.fetch(&payload, blocks.clone(), access).await?;
             for (index, block) in blocks.zip(&fetched) {
                 inner.remember(
                     BlockId {
@@ -575,7 +576,7 @@ impl Inner {
     }
 
     /// The blocks of one run, from disk or else from the bucket.
-    async fn fetch(&self, payload: &Payload, blocks: Range<u64>) -> Result<Vec<Bytes>> {
+    async fn fetch(&self, payload: &Payload, blocks: Range<u64>, access: Access) -> Result<Vec<Bytes>> {
         let unclosed = |_| StoreError::Unknown {
             key: payload.key.to_string(),
         };
@@ -590,7 +591,7 @@ impl Inner {
             let (Some(&(_, first)), Some(&(_, last))) = (run.first(), run.last()) else {
                 continue;
             };
-            let fetched = self.fetch_run(payload, first..last + 1).await?;
+            let fetched = self.fetch_run(payload, first..last + 1, access).await?;
             for (&(slot, index), block) in run.iter().zip(fetched) {
                 if let Some(disk) = &self.disk {
                     disk.store(&payload.key, index, block.clone());
@@ -628,11 +629,16 @@ impl Inner {
         found
     }
 
-    async fn fetch_run(&self, payload: &Payload, blocks: Range<u64>) -> Result<Vec<Bytes>> {
+    async fn fetch_run(&self, payload: &Payload, blocks: Range<u64>, access: Access) -> Result<Vec<Bytes>> {
         count(&self.counts.misses, blocks.clone().count());
         let span = |index: u64| index * self.block_bytes..((index + 1) * self.block_bytes).min(payload.size);
         if self.bucket.is_local() {
             let ranges: Vec<_> = blocks.map(span).collect();
+            if access == Access::Scan
+                && let Some(mapped) = self.bucket.map_ranges(&payload.key, &ranges).await?
+            {
+                return Ok(mapped);
+            }
             return self.bucket.get_ranges(&payload.key, &ranges).await;
         }
         let start = blocks.start * self.block_bytes;
@@ -685,8 +691,6 @@ impl std::fmt::Debug for BlockCache {
     }
 }
 
-/// Mapping less than this costs more than copying it.
-const MAPPED_BYTES_MIN: u64 = 64 << 10;
 const PASSING_SHARE: u64 = 8;
 /// The rest is for blocks fetched ahead, which nobody has read yet: a cue's, or those beside what was asked for.
 const KEPT_PROVEN_SHARE: f64 = 0.75;

@@ -340,6 +340,36 @@ async fn a_local_directory_uses_memory_only() {
 }
 
 #[tokio::test]
+async fn who_pass_over_a_local_directory_share_its_blocks_and_leave_others_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let bucket = Bucket::open(root.path().to_str().unwrap(), &BucketOptions::default()).unwrap();
+    bucket.put("p", payload(20_500)).await.unwrap();
+    let cache = BlockCache::new(bucket.clone(), options(1 << 20)).unwrap();
+    cache.prefetch("p", 20_500, 0..20_500, Access::Scan);
+    assert_eq!(range_requests(&bucket), 0);
+    let passes = join_all((0..8).map(|_| cache.pass("p", 20_500, 3_100..3_900))).await;
+    assert!(
+        passes
+            .into_iter()
+            .all(|bytes| bytes.unwrap() == payload(20_500)[3_100..3_900])
+    );
+    assert_eq!((range_requests(&bucket), cache.counters().misses), (1, 1));
+    // Of several blocks: a mapping of its own.
+    assert_eq!(
+        cache.pass("p", 20_500, 900..20_500).await.unwrap(),
+        payload(20_500)[900..]
+    );
+    assert_eq!((range_requests(&bucket), cache.counters().misses), (2, 1));
+    let beyond = cache.pass("p", 20_500, 900..20_501).await.unwrap_err();
+    assert_eq!(beyond.kind(), StoreErrorKind::Corrupt);
+    bucket.delete("p").await.unwrap();
+    assert_eq!(
+        cache.pass("p", 20_500, 3_000..4_000).await.unwrap(),
+        payload(20_500)[3_000..4_000]
+    );
+}
+
+#[tokio::test]
 async fn what_is_held_of_a_local_directory_is_mapped_and_outlives_its_key() {
     let root = tempfile::tempdir().unwrap();
     let bucket = Bucket::open(root.path().to_str().unwrap(), &BucketOptions::default()).unwrap();

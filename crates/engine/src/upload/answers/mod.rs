@@ -1,34 +1,39 @@
-//! Answers that several are given: who asks what others ask at the same moment shares one plan and one production, and what
-//! was dear to make is kept on disk for those who ask it later.
+//! Answers that several are given: who asks what others ask at the same moment shares one plan and one production; what
+//! was dear to make is kept on disk for those who ask it later, and of what was copied is remembered from where.
 //!
 //! Nothing here decides who may have what: wants, haves and boundary have been judged for each request by itself before it
 //! comes here, and an answer holds nothing but what they determine ([`name`]).
 //!
-//! A kept answer is worth a place on disk if objects were made anew for it or trees were walked (a boundary, a filter), or if
-//! a pack that is no plain copy of a layer was asked for before. A branch that moves makes another answer of it, but most of
-//! what was made anew for the last one is taken over ([`entries`]).
+//! A kept answer is worth a place on disk if objects were made anew for it or trees were walked (a boundary, a filter). A
+//! branch that moves makes another answer of it, but most of what was made anew for the last one is taken over ([`entries`]).
+//! Other packs of some size are ranges of layers with little between them, and so are shared and remembered ([`copies`],
+//! [`recipe`]).
 
+mod copies;
 mod entries;
 mod name;
 mod production;
+mod recipe;
 
 pub(super) use entries::{WholeEntries, entries, read};
+pub(super) use recipe::Recipe;
 
 use super::plan::plan_beside;
 use super::{ObjectFilter, PackStream, Plan, UploadRequest};
+use crate::graph::Graph;
 use crate::{AnswersOptions, EngineError, View};
-use cuesta_store::{BlockCache, Draft, KeptCounters, KeptFiles, KeptName, Workers};
+use copies::Copy;
+use cuesta_store::{Access, BlockCache, Draft, KeptCounters, KeptFiles, KeptName, Workers};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 use production::{Production, Source};
+use recipe::{Recipes, Remembered};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Names of which is remembered that they were asked for.
-const SEEN_MAX: usize = 4096;
-/// Plans and productions under way, before those that have ended are looked for.
+/// Plans, productions and copies under way, before those that have ended are looked for.
 const UNDER_WAY_SWEEP: usize = 64;
 
 /// Kept answers, and those under way.
@@ -37,12 +42,14 @@ pub(crate) struct Answers {
     cache: BlockCache,
     options: AnswersOptions,
     under_way: Mutex<UnderWay>,
+    recipes: Arc<Recipes>,
     counts: Counts,
 }
 
 #[derive(Default)]
 struct Counts {
     kept: AtomicU64,
+    recalled: AtomicU64,
     joined: AtomicU64,
     made: AtomicU64,
     reused: AtomicU64,
@@ -53,6 +60,8 @@ struct Counts {
 pub struct AnswerCounters {
     /// Packs sent from what was kept.
     pub kept: u64,
+    /// Packs copied as an earlier one was.
+    pub recalled: u64,
     /// Packs that were being made for others.
     pub joined: u64,
     /// Packs made to be kept.
@@ -71,7 +80,7 @@ type PlanFuture = BoxFuture<'static, Result<Arc<Plan>, Arc<EngineError>>>;
 struct UnderWay {
     plans: HashMap<KeptName, WeakShared<PlanFuture>>,
     productions: HashMap<KeptName, Weak<Production>>,
-    seen: HashMap<KeptName, u32>,
+    copies: HashMap<KeptName, Weak<Copy>>,
 }
 
 /// A pack for a request.
@@ -81,6 +90,8 @@ enum Form {
     Planned(Arc<Plan>),
     Made(Arc<Production>),
     Kept { source: Source, objects: u32 },
+    Copied(Arc<Copy>),
+    Recalled { remembered: Remembered, graph: Arc<Graph> },
 }
 
 impl Answer {
@@ -95,6 +106,8 @@ impl Answer {
             Form::Planned(plan) => plan.object_count(),
             Form::Made(production) => production.objects(),
             Form::Kept { objects, .. } => *objects,
+            Form::Copied(copy) => copy.objects(),
+            Form::Recalled { remembered, .. } => remembered.objects,
         }
     }
 
@@ -104,6 +117,8 @@ impl Answer {
             Form::Planned(plan) => plan.bytes(),
             Form::Made(production) => production.bytes(),
             Form::Kept { source, .. } => source.file().len(),
+            Form::Copied(copy) => copy.bytes(),
+            Form::Recalled { remembered, .. } => remembered.recipe.len(),
         }
     }
 
@@ -113,6 +128,11 @@ impl Answer {
             Form::Planned(plan) => Plan::stream_of(plan),
             Form::Made(production) => production.stream(),
             Form::Kept { source, objects } => source.stream(objects),
+            Form::Copied(copy) => copy.stream(),
+            Form::Recalled { remembered, graph } => {
+                let bytes = remembered.recipe.len();
+                copies::stream(remembered, graph, bytes, None)
+            }
         }
     }
 }
@@ -126,21 +146,21 @@ pub async fn answer(view: &View, request: &UploadRequest) -> Result<Answer, Engi
     if !is_shared(request) {
         return super::plan(view, request).await.map(Answer::of);
     }
-    let (graph, view_of_name, asked) = (view.graph().await?, view.clone(), request.clone());
-    let name = move || name::of(&view_of_name, &graph, &asked);
+    let graph = view.graph().await?;
+    let (view_of_name, graph_of_name, asked) = (view.clone(), Arc::clone(&graph), request.clone());
+    let name = move || name::of(&view_of_name, &graph_of_name, &asked);
     let name = world.workers.run(name).await?;
     if let Some(kept) = answers.find(view, name).await {
         return Ok(kept);
     }
-    let times_seen = match answers.production(&name) {
-        Some(production) => return Ok(Answer(Form::Made(production))),
-        None => answers.saw(name),
-    };
+    if let Some(shared) = answers.shared(&name).or_else(|| answers.recalled(&name, &graph)) {
+        return Ok(shared);
+    }
     let plan = answers
         .planning(view, request, name)
         .await
         .map_err(EngineError::Shared)?;
-    answers.give(view, &runtime, name, plan, times_seen).await
+    answers.give(view, &runtime, name, plan).await
 }
 
 /// Whether others may be given the same: not if it depends on what the client fetches elsewhere. What lies a few commits behind
@@ -163,6 +183,7 @@ impl Answers {
             cache,
             options,
             under_way: Mutex::default(),
+            recipes: Arc::default(),
             counts: Counts::default(),
         }
     }
@@ -171,6 +192,7 @@ impl Answers {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         AnswerCounters {
             kept: load(&self.counts.kept),
+            recalled: load(&self.counts.recalled),
             joined: load(&self.counts.joined),
             made: load(&self.counts.made),
             reused: load(&self.counts.reused),
@@ -196,22 +218,19 @@ impl Answers {
         Some(Answer(Form::Kept { source, objects }))
     }
 
-    /// The production of that name, if one is under way.
-    fn production(&self, name: &KeptName) -> Option<Arc<Production>> {
-        let production = self.under_way.lock().productions.get(name).and_then(Weak::upgrade)?;
+    /// What is being made or copied of that name.
+    fn shared(&self, name: &KeptName) -> Option<Answer> {
+        let shared = self.under_way.lock().shared(name)?;
         self.counts.joined.fetch_add(1, Ordering::Relaxed);
-        Some(production)
+        Some(Answer(shared))
     }
 
-    /// Notes that it was asked for; how often that was, as far as is remembered.
-    fn saw(&self, name: KeptName) -> u32 {
-        let seen = &mut self.under_way.lock().seen;
-        if seen.len() >= SEEN_MAX && !seen.contains_key(&name) {
-            seen.clear();
-        }
-        let times = seen.entry(name).or_default();
-        *times = times.saturating_add(1);
-        *times
+    /// What was copied of that name, from the same layers.
+    fn recalled(&self, name: &KeptName, graph: &Arc<Graph>) -> Option<Answer> {
+        let remembered = self.recipes.find(name, &copies::layers_of(graph))?;
+        self.counts.recalled.fetch_add(1, Ordering::Relaxed);
+        let graph = Arc::clone(graph);
+        Some(Answer(Form::Recalled { remembered, graph }))
     }
 
     /// The plan of that name: one under way, or a new one.
@@ -241,21 +260,24 @@ impl Answers {
         runtime: &tokio::runtime::Handle,
         name: KeptName,
         plan: Arc<Plan>,
-        times_seen: u32,
     ) -> Result<Answer, EngineError> {
         let workers = &view.world().workers;
-        if let Some(production) = self.production(&name) {
-            return Ok(Answer(Form::Made(production)));
+        if let Some(shared) = self.shared(&name) {
+            return Ok(shared);
         }
         let (planned, files, options) = (Arc::clone(&plan), self.files.clone(), self.options.clone());
         let begin = move || {
             let bytes = planned.bytes();
-            let is_worth_it = is_worth_keeping(&options, &planned, bytes, times_seen);
-            let draft = is_worth_it.then(|| files.begin(name, room_for(&planned, bytes)));
-            (draft.flatten(), bytes)
+            let is_dear = planned.effort_bytes() >= options.effort_bytes_min;
+            let draft = is_dear.then(|| files.begin(name, room_for(&planned, bytes)));
+            (draft.flatten(), bytes, planned.access())
         };
-        let (Some(draft), bytes) = workers.run(begin).await else {
-            return Ok(Answer(Form::Planned(plan)));
+        let (draft, bytes, access) = workers.run(begin).await;
+        let Some(draft) = draft else {
+            return Ok(Answer(match bytes >= self.options.copied_bytes_min {
+                true => self.start_copy(runtime, name, plan, (bytes, access)),
+                false => Form::Planned(plan),
+            }));
         };
         if let Some(production) = self.start(runtime, workers, name, (&plan, bytes), draft) {
             return Ok(Answer(Form::Made(production)));
@@ -263,6 +285,31 @@ impl Answers {
         // Others have made it meanwhile.
         let kept = self.find(view, name).await;
         Ok(kept.unwrap_or(Answer(Form::Planned(plan))))
+    }
+
+    /// Starts a copy, or joins what is under way.
+    fn start_copy(
+        &self,
+        runtime: &tokio::runtime::Handle,
+        name: KeptName,
+        plan: Arc<Plan>,
+        cost: (u64, Access),
+    ) -> Form {
+        let mut under_way = self.under_way.lock();
+        if let Some(shared) = under_way.shared(&name) {
+            self.counts.joined.fetch_add(1, Ordering::Relaxed);
+            return shared;
+        }
+        let copy = Copy::start(
+            runtime.clone(),
+            name,
+            plan,
+            cost,
+            (Arc::clone(&self.recipes), self.options.recipe_bytes_max),
+        );
+        let copy = Arc::new(copy);
+        under_way.copies.insert(name, Arc::downgrade(&copy));
+        Form::Copied(copy)
     }
 
     /// Starts a production, or joins one; `None` if one has come to its end. At each moment it is under way or kept.
@@ -291,10 +338,17 @@ impl Answers {
 }
 
 impl UnderWay {
+    fn shared(&self, name: &KeptName) -> Option<Form> {
+        let production = self.productions.get(name).and_then(Weak::upgrade).map(Form::Made);
+        let copy = self.copies.get(name).and_then(Weak::upgrade);
+        production.or(copy.filter(|copy| copy.is_sound()).map(Form::Copied))
+    }
+
     fn sweep(&mut self) {
-        if self.plans.len() + self.productions.len() > UNDER_WAY_SWEEP {
+        if self.plans.len() + self.productions.len() + self.copies.len() > UNDER_WAY_SWEEP {
             self.plans.retain(|_, plan| plan.upgrade().is_some());
             self.productions.retain(|_, production| production.strong_count() > 0);
+            self.copies.retain(|_, copy| copy.strong_count() > 0);
         }
     }
 }
@@ -307,12 +361,6 @@ async fn kin(view: &View, request: &UploadRequest, files: KeptFiles, name: KeptN
     let workers = &view.world().workers;
     let file = workers.run(move || files.find_kin(name.family)).await?;
     WholeEntries::of(file, view.object_format()).map(Arc::new)
-}
-
-fn is_worth_keeping(options: &AnswersOptions, plan: &Plan, bytes: u64, times_seen: u32) -> bool {
-    let is_dear = plan.effort_bytes() >= options.effort_bytes_min;
-    let is_asked_again = times_seen > 1 && bytes >= options.copied_bytes_min && plan.whole_layer().is_none();
-    is_dear || is_asked_again
 }
 
 /// Bytes that a pack has at most: deflate makes what it cannot press a little longer, and headers and trailer come on top.
