@@ -1,7 +1,7 @@
 //! Copied packs that are sent to several: one writes and hashes, whoever is the first to want the next bytes has them made, and
 //! those behind copy the same ranges of the same layers, each at its own pace.
 
-use super::recipe::{Next, Recipe, Recipes, Remembered, Step};
+use super::recipe::{Next, Recipe, Recipes, Remembered, Room, Step};
 use crate::EngineError;
 use crate::graph::Graph;
 use crate::upload::units::FETCH_BYTES;
@@ -33,6 +33,7 @@ pub(super) struct Copy {
     bytes: u64,
     remembered: Remembered,
     recipes: Arc<Recipes>,
+    _room: Option<Room>,
     runtime: tokio::runtime::Handle,
     making: Arc<Mutex<Making>>,
 }
@@ -45,8 +46,15 @@ struct Making {
     failed: Option<Arc<EngineError>>,
 }
 
-/// What came out of the writer, and where in the pack it begins; `None` at its end.
-type Made = Result<Option<(u64, Bytes)>, Arc<EngineError>>;
+/// What came out of the writer.
+enum Made {
+    /// These bytes, from this place in the pack on.
+    Chunk(u64, Bytes),
+    /// It is not where it was asked to go on.
+    Elsewhere,
+    /// Nothing follows.
+    End,
+}
 
 impl Copy {
     pub(super) fn start(
@@ -56,9 +64,15 @@ impl Copy {
         (bytes, access): (u64, Access),
         (recipes, recipe_bytes_max): (Arc<Recipes>, usize),
     ) -> Self {
-        let recipe = match plan.whole_layer() {
-            Some(slot) => Recipe::of_layer(slot, plan.graph.layer(slot).map_or(0, |layer| layer.meta().pack_bytes)),
-            None => Recipe::new(recipe_bytes_max),
+        let (recipe, room) = match plan.whole_layer() {
+            Some(slot) => {
+                let pack_bytes = plan.graph.layer(slot).map_or(0, |layer| layer.meta().pack_bytes);
+                (Recipe::of_layer(slot, pack_bytes), None)
+            }
+            None => {
+                let room = recipes.room(recipe_bytes_max);
+                (Recipe::new(room.bytes().min(recipe_bytes_max)), Some(room))
+            }
         };
         let making = Making {
             pack: Plan::stream_noted(Arc::clone(&plan), recipe.clone()),
@@ -76,6 +90,7 @@ impl Copy {
             },
             plan,
             recipes,
+            _room: room,
             runtime,
             making: Arc::new(Mutex::new(making)),
         }
@@ -110,23 +125,24 @@ impl Copy {
                 return Err(Arc::clone(error));
             }
             if making.given > at || (making.given < at && recipe.len() > at) {
-                return Ok(None);
+                return Ok(Made::Elsewhere);
             }
             let next = making.pack.try_next().await;
             let start = making.given;
             match next.map_err(Arc::new) {
                 Ok(Some(chunk)) => {
                     making.given += chunk.len() as u64;
-                    Ok(Some((start, chunk)))
+                    Ok(Made::Chunk(start, chunk))
                 }
-                Ok(None) => Ok(None),
+                Ok(None) => Ok(Made::End),
                 Err(error) => {
                     making.failed = Some(Arc::clone(&error));
                     Err(error)
                 }
             }
         };
-        self.runtime.spawn(work).await.map_err(|_| EngineError::Stopped)
+        let made = self.runtime.spawn(work).await.map_err(|_| EngineError::Stopped)?;
+        made.map_err(EngineError::Shared)
     }
 
     /// Whether the writer stands at `at`: then its bytes are taken from it.
@@ -197,16 +213,18 @@ impl Reading {
             }
             match (next, &self.copy) {
                 (Next::Step(_), _) => {}
-                (Next::End, copy) => {
-                    if let Some(copy) = copy {
-                        copy.recipes.remember(copy.name, self.remembered.clone());
-                    }
+                (Next::End, _) => {
+                    self.remember();
                     return Ok(None);
                 }
-                (Next::NotYet, Some(copy)) => {
-                    let made = copy.advance(self.asked).await?.map_err(EngineError::Shared)?;
-                    self.take(made);
-                }
+                (Next::NotYet, Some(copy)) => match copy.advance(self.asked).await? {
+                    Made::Chunk(start, chunk) => self.take(start, chunk),
+                    Made::Elsewhere => {}
+                    Made::End => {
+                        self.remember();
+                        return Ok(None);
+                    }
+                },
                 (Next::TooLong, Some(copy)) => {
                     self.alone = Some(from(Plan::stream_of(Arc::clone(&copy.plan)), self.asked));
                 }
@@ -257,9 +275,14 @@ impl Reading {
         Ok(())
     }
 
+    fn remember(&self) {
+        if let Some(copy) = self.copy.as_ref().filter(|_| self.remembered.recipe.is_whole()) {
+            copy.recipes.remember(copy.name, self.remembered.clone());
+        }
+    }
+
     /// Takes what came out of the writer, as far as it is news.
-    fn take(&mut self, made: Option<(u64, Bytes)>) {
-        let Some((start, mut chunk)) = made else { return };
+    fn take(&mut self, start: u64, mut chunk: Bytes) {
         let known = usize::try_from(self.asked.saturating_sub(start)).unwrap_or(usize::MAX);
         chunk.advance(known.min(chunk.len()));
         if !chunk.is_empty() {

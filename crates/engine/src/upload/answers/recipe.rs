@@ -9,10 +9,14 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Memory of all whole recipes that are remembered, and their number.
 const RECIPES_BYTES_MAX: usize = 16 << 20;
 const RECIPES_MAX: usize = 64;
+/// Memory that recipes under way may take together, and what one may take beyond that.
+const GROWING_BYTES_MAX: usize = 32 << 20;
+const SMALL_BYTES_MAX: usize = 64 << 10;
 /// Pieces below this are copied together.
 const GATHER_BYTES: usize = 64 << 10;
 
@@ -308,12 +312,46 @@ pub(super) struct Remembered {
 
 /// The recipes of the last packs that were copied, the latest last.
 #[derive(Default)]
-pub(super) struct Recipes(Mutex<VecDeque<(KeptName, Remembered)>>);
+pub(super) struct Recipes {
+    whole: Mutex<VecDeque<(KeptName, Remembered)>>,
+    growing_bytes: Arc<AtomicUsize>,
+}
+
+/// Memory set aside for a recipe that grows.
+pub(super) struct Room {
+    bytes: usize,
+    growing_bytes: Arc<AtomicUsize>,
+}
+
+impl Room {
+    /// What the recipe may take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.max(SMALL_BYTES_MAX)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.growing_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 impl Recipes {
+    /// Room for a recipe of so many bytes, or for a small one.
+    pub(super) fn room(&self, bytes: usize) -> Room {
+        let add = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= GROWING_BYTES_MAX);
+        let taken = self
+            .growing_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        Room {
+            bytes: taken.map_or(0, |_| bytes),
+            growing_bytes: Arc::clone(&self.growing_bytes),
+        }
+    }
+
     /// The recipe of that name, if it is one for these layers.
     pub(super) fn find(&self, name: &KeptName, layers: &[LayerId]) -> Option<Remembered> {
-        let mut recipes = self.0.lock();
+        let mut recipes = self.whole.lock();
         let at = recipes.iter().position(|(known, _)| known == name)?;
         let entry = recipes.remove(at).filter(|(_, found)| *found.layers == *layers)?;
         let found = entry.1.clone();
@@ -323,7 +361,7 @@ impl Recipes {
 
     /// Remembers a whole one; the longest unused go.
     pub(super) fn remember(&self, name: KeptName, remembered: Remembered) {
-        let mut recipes = self.0.lock();
+        let mut recipes = self.whole.lock();
         recipes.retain(|(known, _)| *known != name);
         recipes.push_back((name, remembered));
         let memory = |(_, remembered): &(KeptName, Remembered)| remembered.recipe.memory();

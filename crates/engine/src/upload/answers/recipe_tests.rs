@@ -165,3 +165,16 @@ fn the_longest_unused_recipe_goes_first() {
     assert!(recipes.find(&name(100), &[LayerId(1)]).is_none());
     assert!(recipes.find(&name(101), &[LayerId(1)]).is_some());
 }
+
+#[test]
+fn recipes_under_way_share_a_bound() {
+    let recipes = Recipes::default();
+    let rooms: Vec<Room> = (0..5).map(|_| recipes.room(GROWING_BYTES_MAX / 4)).collect();
+    let bytes: Vec<usize> = rooms.iter().map(Room::bytes).collect();
+    assert_eq!(
+        bytes,
+        [[GROWING_BYTES_MAX / 4; 4].as_slice(), &[SMALL_BYTES_MAX]].concat()
+    );
+    drop(rooms);
+    assert_eq!(recipes.room(GROWING_BYTES_MAX).bytes(), GROWING_BYTES_MAX);
+}
