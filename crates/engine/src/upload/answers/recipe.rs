@@ -69,7 +69,7 @@ impl Source {
         u32::try_from(self.0 >> FROM_BITS).ok().filter(|place| *place != MADE)
     }
 
-    fn from(self) -> u64 {
+    fn start(self) -> u64 {
         self.0 & ((1 << FROM_BITS) - 1)
     }
 
@@ -219,7 +219,7 @@ impl Parts {
         };
         for (number, part) in self.parts.iter().enumerate().skip(first) {
             let part_end = self.parts.get(number + 1).map_or(self.len, |next| next.start);
-            let from = part.source.from() + (step.end - part.start);
+            let from = part.source.start() + (step.end - part.start);
             let len = part_end - step.end;
             let taken = match part.source.slot() {
                 None => step.take_made(&self.made, from, len),
