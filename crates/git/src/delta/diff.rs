@@ -132,18 +132,16 @@ impl<'a> DeltaIndex<'a> {
     }
 }
 
-/// Offset and hash of each block that differs in hash from the one before it.
+/// Offset and hash of each block that differs from the one before it.
 fn distinct_blocks(base: &[u8], shift: u32) -> impl Iterator<Item = (u32, usize)> + '_ {
-    let mut previous = usize::MAX;
+    let mut previous = None;
     base.as_chunks::<BLOCK>()
         .0
         .iter()
         .enumerate()
         .filter_map(move |(number, block)| {
-            let slot = hash(block, shift);
-            let first = slot != previous;
-            previous = slot;
-            first.then_some(((number * BLOCK) as u32, slot))
+            let is_other = previous.replace(block) != Some(block);
+            is_other.then(|| ((number * BLOCK) as u32, hash(block, shift)))
         })
 }
 
@@ -271,6 +269,18 @@ mod tests {
             *at.get_mut(&mut target) ^= 1;
             prop_assert!(diff(&base, &target).unwrap().len() < 60);
         }
+    }
+
+    #[test]
+    fn neighbours_of_one_hash_are_both_found() {
+        let shift = u64::BITS - 4;
+        let block = |number: u8| [number; BLOCK];
+        let twin = (1..)
+            .find(|number| hash(&block(*number), shift) == hash(&block(0), shift))
+            .unwrap();
+        let base = [block(0), block(twin), block(twin), block(0)].concat();
+        let offsets: Vec<u32> = distinct_blocks(&base, shift).map(|(offset, _)| offset).collect();
+        assert_eq!(offsets, [0, 16, 48]);
     }
 
     #[test]
