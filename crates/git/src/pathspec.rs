@@ -101,6 +101,8 @@ impl Pathspec {
 #[derive(Default)]
 struct Magic {
     exclude: bool,
+    /// Read from the root, and then as it stands.
+    from_top: bool,
     ignore_case: bool,
     glob: bool,
     literal: bool,
@@ -114,7 +116,10 @@ impl Item {
             )));
         }
         let (magic, rest) = magic(text)?;
-        let path = normalise(rest).ok_or_else(|| outside(text))?;
+        let path = match magic.from_top {
+            true => rest.to_vec(),
+            false => normalise(rest).ok_or_else(|| outside(text))?,
+        };
         let literal = if magic.literal { path.len() } else { literal_len(&path) };
         let options = WildOptions {
             pathname: magic.glob,
@@ -196,7 +201,8 @@ fn long_magic<'a>(text: &[u8], rest: &'a [u8]) -> Result<(Magic, &'a [u8]), Path
     let mut magic = Magic::default();
     for word in words.split(|byte| *byte == b',') {
         match word {
-            b"" | b"top" => {}
+            b"" => {}
+            b"top" => magic.from_top = true,
             b"exclude" => magic.exclude = true,
             b"icase" => magic.ignore_case = true,
             b"glob" => magic.glob = true,
@@ -219,7 +225,7 @@ fn short_magic<'a>(text: &[u8], mut rest: &'a [u8]) -> Result<(Magic, &'a [u8]),
     while let Some((sign, after)) = rest.split_first() {
         match sign {
             b':' => return Ok((magic, after)),
-            b'/' => {}
+            b'/' => magic.from_top = true,
             b'!' | b'^' => magic.exclude = true,
             sign if SIGNS.contains(sign) => {
                 let (sign, shown) = (char::from(*sign), text.escape_ascii());
@@ -266,7 +272,7 @@ mod tests {
 
     #[test]
     fn paths_are_meant_by_name_by_directory_and_by_pattern() {
-        let table: [(&[&str], &str, bool); 24] = [
+        let table: [(&[&str], &str, bool); 28] = [
             (&[], "a/b", true),
             (&["a"], "a", true),
             (&["a"], "a/b", true),
@@ -288,6 +294,10 @@ mod tests {
             (&["a", ":^a/b"], "a/b", false),
             (&["a", ":(exclude)a/b"], "a/c", true),
             (&[":/a"], "a/b", true),
+            (&[":/a/"], "a/b", true),
+            (&[":/a//"], "a/b", false),
+            (&[":(top)./a"], "a/b", false),
+            (&[":!/a//"], "a/b", true),
             (&[":"], "a/b", true),
             (&["a", "b"], "b", true),
             (&["b?/c"], "bx/c", true),
