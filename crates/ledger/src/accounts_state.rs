@@ -357,6 +357,10 @@ impl Machine for AccountsState {
         self.recent.entry_of(id)
     }
 
+    fn has_forgotten(&self) -> bool {
+        self.recent.is_full()
+    }
+
     fn edit_id(edit: &AccountsEdit) -> EditId {
         edit.id
     }

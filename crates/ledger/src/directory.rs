@@ -311,6 +311,10 @@ impl Machine for DirectoryState {
         self.recent.entry_of(id)
     }
 
+    fn has_forgotten(&self) -> bool {
+        self.recent.is_full()
+    }
+
     fn edit_id(edit: &DirectoryEdit) -> EditId {
         edit.id
     }

@@ -539,7 +539,26 @@ impl<M: Machine> Driver<M> {
         }
         self.publish(state.clone());
         self.answer_found(|pending| pending.sent.and_then(|_| state.entry_of(M::edit_id(&pending.edit))));
+        if state.has_forgotten() {
+            self.give_up_sent_before(number);
+        }
         Ok(())
+    }
+
+    /// Fails edits whose entry was folded away among more edits than the checkpoint remembers: nobody can tell any more whether
+    /// they are in the log.
+    fn give_up_sent_before(&mut self, number: u64) {
+        let error = LedgerError::Gone {
+            log: self.log,
+            first: number,
+            number,
+        };
+        for pending in std::mem::take(&mut self.pending) {
+            match pending.sent {
+                Some(sent) if sent < number => pending.fail(&error),
+                _ => self.pending.push_back(pending),
+            }
+        }
     }
 
     /// The newest checkpoint, if it is ahead of the state. One that is gone was replaced meanwhile.

@@ -26,6 +26,9 @@ pub trait Machine: Clone + Default + fmt::Debug + Send + Sync + 'static {
     /// The entry that an edit of this id came in, if it is among the recent ones the state remembers.
     fn entry_of(&self, id: EditId) -> Option<u64>;
 
+    /// Whether there may have been edits that [`entry_of`](Self::entry_of) does not remember.
+    fn has_forgotten(&self) -> bool;
+
     /// The edit's own id.
     fn edit_id(edit: &Self::Edit) -> EditId;
 

@@ -28,6 +28,11 @@ impl Recent {
             .map(|(_, number)| *number)
     }
 
+    /// Whether there may have been others.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= RECENT_EDITS_MAX
+    }
+
     /// The ids, oldest first.
     pub(crate) fn ids(&self) -> impl Iterator<Item = EditId> {
         self.0.iter().map(|(id, _)| *id)

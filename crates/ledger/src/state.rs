@@ -399,6 +399,10 @@ impl Machine for State {
         State::entry_of(self, id)
     }
 
+    fn has_forgotten(&self) -> bool {
+        self.lists.recent.is_full()
+    }
+
     fn edit_id(edit: &Edit) -> EditId {
         edit.id
     }

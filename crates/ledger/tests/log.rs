@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cuesta_format::{LogId, RefUpdate};
 use cuesta_ledger::{
     Base, CheckpointSource, Committed, Conflict, ErrorKind, LedgerError, Limits, Log, LogOptions, LogStore,
-    MemoryStore, NoCheckpoints, RefConflict, State,
+    MemoryStore, NoCheckpoints, RECENT_EDITS_MAX, RefConflict, State,
 };
 use futures::FutureExt as _;
 use futures::future::join_all;
@@ -484,8 +484,8 @@ async fn a_log_opens_from_its_checkpoint_and_follows_when_entries_are_gone() {
     assert_eq!(behind.fresh().await.unwrap().refs().len(), 6);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_edit_is_found_even_when_its_entry_was_folded() {
+/// Commits an edit whose reply is lost, and which is then found folded away, with so many edits after it.
+async fn commit_folded_before(later: usize) -> Result<Committed<State>, LedgerError> {
     let memory = Arc::new(MemoryStore::new());
     let writer = open(memory.clone()).await;
     done(writer.commit(creation()).await);
@@ -493,10 +493,16 @@ async fn an_edit_is_found_even_when_its_entry_was_folded() {
     let sent = push("refs/heads/mine", None, Some(1));
     folded.apply(&sent).unwrap();
     folded.seal_entry();
+    for number in 0..later {
+        folded
+            .apply(&push(&format!("refs/heads/{number}"), None, Some(1)))
+            .unwrap();
+    }
+    folded.seal_entry();
     let checkpoint = Bytes::from(folded.checkpoint(LOG).unwrap().encode().unwrap());
 
     let store = FaultyStore::new(memory.clone());
-    let checkpoints = Arc::new(Checkpoints(vec![(2, checkpoint)]));
+    let checkpoints = Arc::new(Checkpoints(vec![(3, checkpoint)]));
     let log = Log::<State>::open(store.clone(), LOG, checkpoints, LogOptions::default())
         .await
         .unwrap();
@@ -507,18 +513,27 @@ async fn an_edit_is_found_even_when_its_entry_was_folded() {
         async move { log.commit(sent).await }
     });
     writer.subscribe().wait_for(|state| state.number() == 2).await.unwrap();
-    memory
-        .advance(
-            LOG,
-            Base {
-                first: 2,
-                checkpoint: Some(2),
-            },
-        )
-        .await
-        .unwrap();
+    done(writer.commit(push("refs/heads/other", None, Some(1))).await);
+    let base = Base {
+        first: 3,
+        checkpoint: Some(3),
+    };
+    memory.advance(LOG, base).await.unwrap();
     store.reads_fail.store(false, Ordering::SeqCst);
-    assert_eq!(done(committing.await.unwrap()), 1);
+    committing.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_found_even_when_its_entry_was_folded() {
+    // Known from the checkpoint, it counts as of the last entry there.
+    assert_eq!(done(commit_folded_before(1).await), 2);
+}
+
+/// Neither done nor refused: a layer that it may have named must not be taken for garbage.
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_the_checkpoint_has_forgotten_is_unknown() {
+    let outcome = commit_folded_before(RECENT_EDITS_MAX).await;
+    assert!(matches!(outcome, Err(LedgerError::Unknown { .. })), "{outcome:?}");
 }
 
 #[tokio::test]
