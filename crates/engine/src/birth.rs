@@ -151,6 +151,12 @@ impl Unborn {
         *self.roles.lock() = roles;
     }
 
+    /// Whether it may have had its name for a while although no attempt to give it is known to have succeeded: then its log stands,
+    /// with what is in it.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
     /// Gives the repository its name, now that its log has an edit; answers `false` if another node gave the name away. The
     /// first push that succeeds decides: a name that was deleted since does not come back.
     pub(crate) async fn give_name(&self, actor: &str) -> Result<bool, EngineError> {
@@ -184,7 +190,7 @@ impl Unborn {
             // The name is this repository's: an earlier attempt gave it, but its answer was lost.
             Changed::Conflict(_) if self.has_name().await? => Ok(true),
             // It may have had the name for a while, and pushes with it: nothing of it is thrown away.
-            Changed::Conflict(_) if self.in_doubt.load(Ordering::Relaxed) => Ok(false),
+            Changed::Conflict(_) if self.is_in_doubt() => Ok(false),
             Changed::Conflict(_) => {
                 self.engine.forget(record.log);
                 if has_roles {

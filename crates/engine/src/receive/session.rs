@@ -220,8 +220,8 @@ impl<'a> Receiver<'a> {
             note: request.note,
         };
         // After an error the outcome may be unknown, so the layers must stay.
-        let number = self.push.commit(&commit, &mut cases).await?;
-        if number.is_none() {
+        let (number, is_garbage) = self.push.commit(&commit, &mut cases).await?;
+        if is_garbage {
             store::discard(&self.push.view, self.push.repository.id(), &layers).await;
         }
         let refs = cases.into_iter().map(|case| case.refusal.map_or(Ok(()), Err)).collect();
@@ -356,17 +356,17 @@ impl Push<'_> {
     }
 
     /// Appends the push, and gives a repository that it makes its name.
-    async fn commit(&self, commit: &Commit<'_>, cases: &mut [Case]) -> Result<Option<u64>, EngineError> {
+    async fn commit(&self, commit: &Commit<'_>, cases: &mut [Case]) -> Result<(Option<u64>, bool), EngineError> {
         let number = commit.append(cases).await?;
         let Some(unborn) = self.unborn.filter(|_| number.is_some()) else {
-            return Ok(number);
+            return Ok((number, number.is_none()));
         };
         if unborn.give_name(commit.actor).await? {
-            return Ok(number);
+            return Ok((number, false));
         }
         let reason = "the repository was made by another push meanwhile";
         cases.iter_mut().for_each(|case| case.refuse(reason));
-        Ok(None)
+        Ok((None, !unborn.is_in_doubt()))
     }
 
     /// Builds and stores the layers of what is still wanted.
