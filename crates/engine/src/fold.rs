@@ -71,36 +71,49 @@ impl World {
 
 impl Engine {
     /// Writes checkpoints of the names and of the accounts where they are due; answers of how many. Cost: nothing where nobody
-    /// wrote to those logs since the last call; else a look at the boundary of each, and a payload for one that is due.
+    /// wrote to those logs since the last call that went well; else a look at the boundary of each, and a payload for one that is
+    /// due.
     pub async fn fold_if_due(&self) -> Result<usize, EngineError> {
-        let (world, looks) = (self.world(), self.last_looks());
-        let mut folded = 0;
-        let names = self.directory().log();
-        let state = names.current();
-        if looks.directory.swap(state.number(), Ordering::Relaxed) != state.number() {
-            let items = state.names().len() + state.abandoned().count();
-            if world.is_fold_due(names.id(), state.number(), items).await? {
-                let bytes = state.checkpoint().encode()?;
-                world.fold(names.id(), state.number(), bytes).await?;
-                folded += 1;
-            }
+        // One that fails keeps nobody from the other.
+        let names = self.fold_names().await;
+        let accounts = self.fold_accounts().await;
+        Ok(usize::from(names?) + usize::from(accounts?))
+    }
+
+    async fn fold_names(&self) -> Result<bool, EngineError> {
+        let (world, looked, log) = (self.world(), &self.last_looks().directory, self.directory().log());
+        let state = log.current();
+        if looked.load(Ordering::Relaxed) == state.number() {
+            return Ok(false);
         }
+        let items = state.names().len() + state.abandoned().count();
+        let is_due = world.is_fold_due(log.id(), state.number(), items).await?;
+        if is_due {
+            let bytes = state.checkpoint().encode()?;
+            world.fold(log.id(), state.number(), bytes).await?;
+        }
+        looked.store(state.number(), Ordering::Relaxed);
+        Ok(is_due)
+    }
+
+    async fn fold_accounts(&self) -> Result<bool, EngineError> {
+        let (world, looked) = (self.world(), &self.last_looks().accounts);
         let Some(accounts) = self.opened_accounts() else {
-            return Ok(folded);
+            return Ok(false);
         };
-        let state = accounts.log().current();
-        if looks.accounts.swap(state.number(), Ordering::Relaxed) != state.number() {
-            let checkpoint = state.checkpoint();
-            let keys = checkpoint.keys.len() + checkpoint.openpgp_keys.len();
-            let items = checkpoint.users.len() + checkpoint.tokens.len() + keys + checkpoint.roles.len();
-            if world.is_fold_due(accounts.log().id(), state.number(), items).await? {
-                world
-                    .fold(accounts.log().id(), state.number(), checkpoint.encode()?)
-                    .await?;
-                folded += 1;
-            }
+        let (log, state) = (accounts.log(), accounts.log().current());
+        if looked.load(Ordering::Relaxed) == state.number() {
+            return Ok(false);
         }
-        Ok(folded)
+        let checkpoint = state.checkpoint();
+        let keys = checkpoint.keys.len() + checkpoint.openpgp_keys.len();
+        let items = checkpoint.users.len() + checkpoint.tokens.len() + keys + checkpoint.roles.len();
+        let is_due = world.is_fold_due(log.id(), state.number(), items).await?;
+        if is_due {
+            world.fold(log.id(), state.number(), checkpoint.encode()?).await?;
+        }
+        looked.store(state.number(), Ordering::Relaxed);
+        Ok(is_due)
     }
 }
 
