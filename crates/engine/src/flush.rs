@@ -25,21 +25,33 @@ pub enum Flushed {
 impl Repository {
     /// Moves inline layers to the bucket. Run by one owner at a time; a second only wastes its work.
     ///
-    /// Cost: two payloads for the layer, and one append.
+    /// Cost: two payloads for the layer, and one append; the same again where there are layers of unreachable objects.
     pub async fn flush(&self) -> Result<Flushed, EngineError> {
-        let view = self.view().await?;
-        let (mut added, mut removed) = (Vec::<AddedLayer>::new(), Vec::new());
+        let mut count = 0;
+        // An edit for each sort: all that it adds goes where the newest of what it removes stood, and nothing may come there behind
+        // what builds on it.
         for unreachable in [false, true] {
-            let inputs = inline_layers(&view, self, unreachable).await?;
-            if !inputs.is_empty() {
-                removed.extend(inputs.iter().map(|input| input.layer.id()));
-                added.extend(self.merged(&view, inputs, Bases::Stored).await?);
+            match self.flush_those(unreachable).await? {
+                Flushed::Nothing => {}
+                Flushed::Layers(layers) => count += layers,
+                Flushed::Overtaken => return Ok(Flushed::Overtaken),
             }
         }
-        if removed.is_empty() {
+        Ok(match count {
+            0 => Flushed::Nothing,
+            count => Flushed::Layers(count),
+        })
+    }
+
+    async fn flush_those(&self, unreachable: bool) -> Result<Flushed, EngineError> {
+        let view = self.view().await?;
+        let inputs = inline_layers(&view, self, unreachable).await?;
+        if inputs.is_empty() {
             return Ok(Flushed::Nothing);
         }
+        let removed: Vec<_> = inputs.iter().map(|input| input.layer.id()).collect();
         let count = removed.len();
+        let added = self.merged(&view, inputs, Bases::Stored).await?;
         let edit = Edit {
             added: added.clone(),
             removed,
