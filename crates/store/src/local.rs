@@ -102,8 +102,13 @@ impl LocalFiles {
     pub(crate) fn map(&self, key: &str, path: &Path, range: &Range<u64>) -> Result<Bytes> {
         let failed = |error| StoreError::from_io(Operation::GetRange, key, error);
         let file = self.file(key, path).map_err(failed)?;
-        check_end(file.metadata().map_err(failed)?.len(), key, range)?;
-        crate::mapped::map(&file, range).map_err(failed)
+        let length = file.metadata().map_err(failed)?.len();
+        check_end(length, key, range)?;
+        // Too many mappings, or a file system without them. If the disk is at fault, reading says so.
+        crate::mapped::map(&file, range).or_else(|error| {
+            tracing::debug!(key, %error, "cannot map a payload: it is read");
+            self.read_exact_at(&file, length, key, range)
+        })
     }
 
     /// Reads a range of a payload past the page cache. Blocks.

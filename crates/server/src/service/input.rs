@@ -446,6 +446,35 @@ mod tests {
         }
     }
 
+    /// Over a stream a wait is given up after a lull, and begun anew.
+    #[tokio::test(start_paused = true)]
+    async fn the_time_before_a_lull_counts() {
+        let memory = PushMemory::new(1 << 20);
+        let (mut input, sender, _share) = holder(&memory, b"abc").await;
+        let mut second = std::pin::pin!(memory.admit(None));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        let begun = Instant::now();
+        let ended = loop {
+            let sent = async {
+                tokio::time::sleep(LULL + Duration::from_millis(1)).await;
+                // Fails where the other end has been given up.
+                let _ = sender.send(Bytes::from_static(b"8 bytes.")).await;
+            };
+            let read = async {
+                match input.chunk_or_lull().await? {
+                    Came::Chunk(bytes) => Ok(Some(bytes)),
+                    Came::End => Ok(None),
+                    Came::Lull => input.chunk().await,
+                }
+            };
+            match tokio::join!(read, sent).0 {
+                Ok(_) => assert!(begun.elapsed() < CROWDED_SILENCE_MAX * 6),
+                ended => break ended,
+            }
+        };
+        assert!(matches!(ended, Err(BodyError::HoldsUp)));
+    }
+
     /// So many bytes are enough for that time.
     fn enough(time: Duration) -> usize {
         usize::try_from(time.as_secs()).unwrap() * CROWDED_BYTES_PER_SECOND_MIN as usize

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Below this a file is not worth the trouble.
+/// Below this a mapping is not worth the trouble: a process may not have very many.
+pub(super) const MAPPED_BYTES_MIN: u64 = 4 << 10;
+/// Below this a file is not.
 pub(super) const HELD_BYTES_MIN: u64 = 64 << 10;
 /// Parts that are fetched ahead of the file.
 const PARTS_AT_ONCE: usize = 4;
@@ -115,13 +117,19 @@ impl BlockCache {
     /// that the operating system may take their memory back: the payload itself where the bucket is a local directory, else one
     /// below the cache's directory, while there is room. Few bytes have none.
     pub async fn hold(&self, key: &str, object_size: u64, range: Range<u64>) -> Result<Held> {
-        if range.end <= object_size
-            && let Some(bytes) = self.bucket().map(key, range.clone()).await?
-        {
+        let (is_there, len) = (range.end <= object_size, range.end.saturating_sub(range.start));
+        if is_there && self.bucket().is_local() && len < MAPPED_BYTES_MIN {
+            let bytes = self.bucket().get_range(key, range).await?;
+            return Ok(Held {
+                bytes,
+                is_mapped: false,
+            });
+        }
+        if is_there && let Some(bytes) = self.bucket().map(key, range.clone()).await? {
             return Ok(Held { bytes, is_mapped: true });
         }
         if let Some(held) = &self.0.held
-            && range.end.saturating_sub(range.start) >= HELD_BYTES_MIN
+            && len >= HELD_BYTES_MIN
             && let Some(bytes) = self.hold_in_file(held, (key, object_size), &range).await?
         {
             return Ok(Held { bytes, is_mapped: true });

@@ -1,4 +1,4 @@
-use super::held::HELD_BYTES_MIN;
+use super::held::{HELD_BYTES_MIN, MAPPED_BYTES_MIN};
 use super::*;
 use crate::{BucketOptions, Operation, StoreErrorKind};
 use futures::future::join_all;
@@ -373,18 +373,26 @@ async fn who_pass_over_a_local_directory_share_its_blocks_and_leave_others_alone
 async fn what_is_held_of_a_local_directory_is_mapped_and_outlives_its_key() {
     let root = tempfile::tempdir().unwrap();
     let bucket = Bucket::open(root.path().to_str().unwrap(), &BucketOptions::default()).unwrap();
-    bucket.put("a/p", payload(20_500)).await.unwrap();
+    bucket.put("a/p", payload(120_500)).await.unwrap();
     let cache = BlockCache::new(bucket.clone(), options(1 << 20)).unwrap();
-    let held = cache.hold("a/p", 20_500, 4_097..20_499).await.unwrap();
+    let held = cache.hold("a/p", 120_500, 4_097..120_499).await.unwrap();
+    let few = cache.hold("a/p", 120_500, 7..MAPPED_BYTES_MIN + 6).await.unwrap();
+    assert_eq!(
+        (few.bytes, few.is_mapped),
+        (payload(120_500).slice(7..MAPPED_BYTES_MIN as usize + 6), false)
+    );
     bucket.delete("a/p").await.unwrap();
-    assert_eq!(held.bytes, payload(20_500).slice(4_097..20_499));
+    assert_eq!(held.bytes, payload(120_500).slice(4_097..120_499));
     assert!(held.is_mapped);
     assert_eq!(cache.0.kept.weight(), 0, "no block holds it, too");
-    assert_eq!(bucket.counters().of(Operation::GetRange).bytes_in, 20_499 - 4_097);
-    let gone = cache.hold("a/p", 20_500, 0..1).await.unwrap_err();
+    assert_eq!(
+        bucket.counters().of(Operation::GetRange).bytes_in,
+        120_499 - 4_097 + MAPPED_BYTES_MIN - 1
+    );
+    let gone = cache.hold("a/p", 120_500, 0..1).await.unwrap_err();
     assert_eq!(gone.kind(), StoreErrorKind::NotFound);
     bucket.put("a/p", payload(100)).await.unwrap();
-    for (size, range) in [(20_500, 50..101), (100, 99..101)] {
+    for (size, range) in [(120_500, 50..101), (100, 99..101)] {
         let short = cache.hold("a/p", size, range).await.unwrap_err();
         assert_eq!(short.kind(), StoreErrorKind::Corrupt, "{short}");
     }

@@ -16,11 +16,14 @@
 use super::{Inner, KeptName};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a piece: what is read, and checked, at once.
 pub const PIECE_BYTES: usize = 512 << 10;
@@ -38,7 +41,16 @@ pub struct KeptFile {
     name: KeptName,
     serial: u64,
     shelf: Arc<Inner>,
+    /// What it takes on the disk although it is in the directory no more.
+    leaving_bytes: AtomicU64,
     written: Mutex<Written>,
+}
+
+impl Drop for KeptFile {
+    fn drop(&mut self) {
+        let bytes = self.leaving_bytes.load(Ordering::Relaxed);
+        self.shelf.leaving_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// What is known of a file besides its content.
@@ -56,21 +68,39 @@ pub(super) enum Opened {
     Corrupt,
 }
 
-/// A new file without content.
-pub(super) fn create(path: &Path, (name, serial): (KeptName, u64), shelf: &Arc<Inner>) -> io::Result<KeptFile> {
+/// A new file without content, for which the disk has so many bytes set aside.
+pub(super) fn create(
+    path: &Path,
+    (name, serial): (KeptName, u64),
+    shelf: &Arc<Inner>,
+    bytes: u64,
+) -> io::Result<KeptFile> {
     let file = File::options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(true)
         .open(path)?;
+    set_aside(&file, bytes)?;
     Ok(KeptFile {
         file,
         name,
         serial,
         shelf: Arc::clone(shelf),
+        leaving_bytes: AtomicU64::new(0),
         written: Mutex::default(),
     })
+}
+
+/// Lets the disk refuse before anybody reads. A file system that cannot say refuses later.
+fn set_aside(file: &File, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens a file, and checks all of it unless that was done before.
@@ -90,6 +120,7 @@ pub(super) fn open(
         name,
         serial,
         shelf: Arc::clone(shelf),
+        leaving_bytes: AtomicU64::new(0),
         written: Mutex::new(written),
     };
     for piece in 0..if verified { 0 } else { pieces } {
@@ -137,7 +168,7 @@ impl KeptFile {
         match self.read_piece(number) {
             Ok(Some(piece)) => Some(piece),
             Ok(None) | Err(_) => {
-                self.shelf.found_corrupt(&self.name);
+                self.shelf.found_corrupt(&self.name, self.serial);
                 None
             }
         }
@@ -176,17 +207,29 @@ impl KeptFile {
         Ok(())
     }
 
-    /// Writes what follows the content; answers the file's size.
+    /// It leaves the directory: what it takes there counts until the last reader has gone.
+    pub(super) fn leave(&self, bytes: u64) {
+        let before = self.leaving_bytes.swap(bytes, Ordering::Relaxed);
+        self.shelf.leaving_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.shelf.leaving_bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Writes what follows the content, without an attachment that is too long; answers the file's size.
     pub(super) fn finish(&self, note: u64, attachment: &[u8]) -> io::Result<u64> {
         let written = {
             let mut written = self.written.lock();
+            let sums_len = written.sums.len() as u64 * SUM_BYTES as u64;
+            let fits = attachment.len() as u64 + sums_len <= TAIL_BYTES_MAX;
             written.note = note;
-            written.attachment = Bytes::copy_from_slice(attachment);
+            written.attachment = Bytes::copy_from_slice(if fits { attachment } else { b"" });
             written.clone()
         };
         let end = written.tail(&self.name);
+        let size = written.len + end.len() as u64;
         self.file.write_all_at(&end, written.len)?;
-        Ok(written.len + end.len() as u64)
+        // What was set aside for more content.
+        self.file.set_len(size)?;
+        Ok(size)
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! What a file means is its maker's business: it is found by a digest of what determines its content, and belongs to a family
 //! of files that resemble it. The directory may be deleted at any time; everything in it belongs to the one process that has
-//! it open. Nothing is synced: what a crash tears, the checksums find. All calls block, for a read or a write at most.
+//! it open. Nothing is synced: what a crash tears, the checksums find. All calls block; the first to look for a file of an earlier
+//! run reads all of it.
 
 mod file;
 
@@ -16,8 +17,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Files kept at most, however small.
 const FILES_MAX: usize = 4096;
@@ -77,7 +78,7 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 pub struct KeptCounters {
     /// Files there are.
     pub files: u64,
-    /// Bytes they take, those set aside for files being written included.
+    /// Bytes they take, those set aside for files being written and those of files that were put out and are still read included.
     pub bytes: u64,
     /// Files removed to make room.
     pub evicted: u64,
@@ -98,6 +99,8 @@ pub(super) struct Inner {
     corrupt: AtomicU64,
     /// Files that are not begun, because a write failed.
     skip: AtomicU64,
+    /// Bytes of files that left the directory while somebody reads them.
+    leaving_bytes: AtomicU64,
 }
 
 /// What is in the directory.
@@ -116,6 +119,23 @@ struct Held {
     serial: u64,
     /// Every checksum was right once, since this process has it.
     verified: bool,
+    /// The file as others have it open.
+    open: Weak<KeptFile>,
+    /// One opens it for all.
+    opening: Arc<Mutex<()>>,
+}
+
+/// A file that is to be opened.
+struct Closed {
+    serial: u64,
+    verified: bool,
+    opening: Arc<Mutex<()>>,
+}
+
+/// A file as it was found on the shelf.
+enum OnShelf {
+    Open(Arc<KeptFile>),
+    Closed(Closed),
 }
 
 impl KeptFiles {
@@ -133,6 +153,7 @@ impl KeptFiles {
             evicted: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
             skip: AtomicU64::new(0),
+            leaving_bytes: AtomicU64::new(0),
         };
         inner.take_up().map_err(failed)?;
         Ok(Self(Arc::new(inner)))
@@ -148,27 +169,39 @@ impl KeptFiles {
         self.0.shelf.lock().files.contains_key(name)
     }
 
-    /// The file of that name, whole and intact. The first time in a process all of it is read and checked.
+    /// The file of that name, whole and intact; the same for all who have it at once. The first time in a process all of it is read
+    /// and checked.
     pub fn find(&self, name: &KeptName) -> Option<Arc<KeptFile>> {
-        let (serial, verified) = self.0.shelf.lock().use_file(name)?;
-        let path = self.0.path(name);
-        let found = match file::open(&path, (*name, serial), &self.0, verified) {
-            Ok(Opened::Intact(file)) => file,
+        let closed = match self.0.on_shelf(name)? {
+            OnShelf::Open(file) => return Some(file),
+            OnShelf::Closed(closed) => closed,
+        };
+        let _turn = closed.opening.lock();
+        // Whose turn was before may have opened it, or found that it is none.
+        let closed = match self.0.on_shelf(name)? {
+            OnShelf::Open(file) => return Some(file),
+            OnShelf::Closed(again) if again.serial != closed.serial => return None,
+            OnShelf::Closed(again) => again,
+        };
+        let found = match file::open(&self.0.path(name), (*name, closed.serial), &self.0, closed.verified) {
+            Ok(Opened::Intact(file)) => Arc::new(file),
             Ok(Opened::Corrupt) => {
-                self.0.found_corrupt(name);
+                self.0.found_corrupt(name, closed.serial);
                 return None;
             }
             Err(error) => {
                 if error.kind() == io::ErrorKind::NotFound {
-                    self.0.remove(name);
+                    self.0.remove(name, closed.serial);
                 }
                 return None;
             }
         };
-        if let (false, Some(held)) = (verified, self.0.shelf.lock().files.get_mut(name)) {
-            held.verified |= held.serial == serial;
-        }
-        Some(Arc::new(found))
+        let mut shelf = self.0.shelf.lock();
+        // Made again meanwhile, it may be the bytes of another that were opened.
+        let held = shelf.files.get_mut(name).filter(|held| held.serial == closed.serial)?;
+        (held.verified, held.open) = (true, Arc::downgrade(&found));
+        drop(shelf);
+        Some(found)
     }
 
     /// The file of a family that was used last.
@@ -196,7 +229,7 @@ impl KeptFiles {
         let temporary = self.0.directory.join(format!("{serial}.tmp"));
         // Somebody may have deleted the directory.
         let made = fs::create_dir_all(&self.0.directory);
-        match made.and_then(|()| file::create(&temporary, (name, serial), &self.0)) {
+        match made.and_then(|()| file::create(&temporary, (name, serial), &self.0, content_bytes_max)) {
             Ok(file) => Some(Draft {
                 file: Arc::new(file),
                 shelf: Arc::clone(&self.0),
@@ -216,7 +249,7 @@ impl KeptFiles {
         let shelf = self.0.shelf.lock();
         KeptCounters {
             files: shelf.files.len() as u64,
-            bytes: shelf.bytes,
+            bytes: shelf.bytes.saturating_add(self.0.leaving_bytes.load(Ordering::Relaxed)),
             evicted: self.0.evicted.load(Ordering::Relaxed),
             corrupt: self.0.corrupt.load(Ordering::Relaxed),
         }
@@ -261,7 +294,7 @@ impl Draft {
             })?;
         }
         self.shelf.give_back(std::mem::take(&mut self.reserved));
-        self.shelf.enter(name, size, (self.file.serial(), true));
+        self.shelf.enter(name, size, (self.file.serial(), Some(&self.file)));
         Ok(())
     }
 }
@@ -292,12 +325,13 @@ impl Inner {
         }
         found.sort_by_key(|(modified, name, _)| (*modified, name.digest));
         for (_, name, size) in found {
-            self.enter(name, size, (next_serial(), false));
+            self.enter(name, size, (next_serial(), None));
         }
         Ok(())
     }
 
-    fn enter(&self, name: KeptName, size: u64, (serial, verified): (u64, bool)) {
+    /// Enters a file, which its writer has open.
+    fn enter(&self, name: KeptName, size: u64, (serial, open): (u64, Option<&Arc<KeptFile>>)) {
         let out = {
             let mut shelf = self.shelf.lock();
             shelf.forget(&name);
@@ -309,24 +343,40 @@ impl Inner {
                     size,
                     used,
                     serial,
-                    verified,
+                    verified: open.is_some(),
+                    open: open.map(Arc::downgrade).unwrap_or_default(),
+                    opening: Arc::default(),
                 },
             );
-            shelf.push_out(self.bytes_max)
+            shelf.push_out(self.room())
         };
         self.evict(&out);
     }
 
-    /// Sets bytes aside, for which others may have to go; `None` if what is being written leaves no room.
+    /// Bytes for files in the directory: what leaves it takes some until it has gone.
+    fn room(&self) -> u64 {
+        self.bytes_max
+            .saturating_sub(self.leaving_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Sets bytes aside, for which others may have to go; `None` if what is being written, or was put out and is still read, leaves no
+    /// room.
     fn make_room(&self, bytes: u64) -> Option<()> {
         let out = {
             let mut shelf = self.shelf.lock();
+            let read: u64 = shelf
+                .files
+                .values()
+                .filter(|held| held.open.strong_count() > 0)
+                .map(|held| held.size)
+                .sum();
             let kept: u64 = shelf.files.values().map(|held| held.size).sum();
-            if shelf.bytes.saturating_sub(kept).saturating_add(bytes) > self.bytes_max {
+            let stays = shelf.bytes.saturating_sub(kept).saturating_add(read);
+            if stays.saturating_add(bytes) > self.room() {
                 return None;
             }
             shelf.bytes = shelf.bytes.saturating_add(bytes);
-            shelf.push_out(self.bytes_max)
+            shelf.push_out(self.room())
         };
         self.evict(&out);
         Some(())
@@ -344,16 +394,36 @@ impl Inner {
         }
     }
 
-    fn remove(&self, name: &KeptName) {
-        self.shelf.lock().forget(name);
-        let _ = fs::remove_file(self.path(name));
+    /// Takes a file out, if it is still that one.
+    fn remove(&self, name: &KeptName, serial: u64) {
+        let mut shelf = self.shelf.lock();
+        if shelf.files.get(name).is_some_and(|held| held.serial == serial) {
+            shelf.forget(name);
+            let _ = fs::remove_file(self.path(name));
+        }
     }
 
     /// Takes out a file whose bytes are not what was written.
-    pub(super) fn found_corrupt(&self, name: &KeptName) {
+    pub(super) fn found_corrupt(&self, name: &KeptName, serial: u64) {
         self.corrupt.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(file = %self.path(name).display(), "a kept file does not match its checksums; it is made again");
-        self.remove(name);
+        self.remove(name, serial);
+    }
+
+    /// A file that is used; how it is there.
+    fn on_shelf(&self, name: &KeptName) -> Option<OnShelf> {
+        let mut shelf = self.shelf.lock();
+        let now = shelf.tick();
+        let held = shelf.files.get_mut(name)?;
+        held.used = now;
+        Some(match held.open.upgrade() {
+            Some(file) => OnShelf::Open(file),
+            None => OnShelf::Closed(Closed {
+                serial: held.serial,
+                verified: held.verified,
+                opening: Arc::clone(&held.opening),
+            }),
+        })
     }
 
     fn write_failed(&self, error: &io::Error) {
@@ -368,28 +438,24 @@ impl Shelf {
         self.clock
     }
 
-    /// Notes that a file is used; its number, and whether it was verified, if it is there.
-    fn use_file(&mut self, name: &KeptName) -> Option<(u64, bool)> {
-        let now = self.tick();
-        let held = self.files.get_mut(name)?;
-        held.used = now;
-        Some((held.serial, held.verified))
-    }
-
+    /// Takes a file out. Who reads it goes on.
     fn forget(&mut self, name: &KeptName) {
         if let Some(held) = self.files.remove(name) {
             self.bytes = self.bytes.saturating_sub(held.size);
+            if let Some(open) = held.open.upgrade() {
+                open.leave(held.size);
+            }
         }
     }
 
-    /// Forgets files, the longest unused first, until the others fit; answers which.
+    /// Forgets files, the longest unused first and those that are being read last, until the others fit; answers which.
     fn push_out(&mut self, bytes_max: u64) -> Vec<KeptName> {
         let mut out = Vec::new();
         while self.bytes > bytes_max || self.files.len() > FILES_MAX {
             let oldest = self
                 .files
                 .iter()
-                .min_by_key(|(_, held)| held.used)
+                .min_by_key(|(_, held)| (held.open.strong_count() > 0, held.used))
                 .map(|(name, _)| *name);
             let Some(oldest) = oldest else { break };
             self.forget(&oldest);

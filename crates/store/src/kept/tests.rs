@@ -198,3 +198,57 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn all_who_read_a_file_have_the_same_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = open(&directory, 64 << 20);
+    write(&files, NAME, &content(100), b"beside");
+    let (one, other) = (files.find(&NAME).unwrap(), files.find(&NAME).unwrap());
+    assert!(Arc::ptr_eq(&one, &other));
+    let files = open(&directory, 64 << 20);
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let finding: Vec<_> = (0..8).map(|_| scope.spawn(|| files.find(&NAME).unwrap())).collect();
+        finding.into_iter().map(|found| found.join().unwrap()).collect()
+    });
+    assert!(found.iter().all(|file| Arc::ptr_eq(file, &found[0])));
+}
+
+#[test]
+fn what_is_read_counts_until_its_readers_have_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = open(&directory, 40_000);
+    for number in 0..4 {
+        write(&files, named(number), &content(9_000), b"");
+    }
+    let before = files.counters().bytes;
+    let read: Vec<_> = (0..4).map(|number| files.find(&named(number)).unwrap()).collect();
+    assert!(files.begin(named(9), 9_000).is_none(), "all of them are being read");
+    assert_eq!((files.counters().files, files.counters().bytes), (4, before));
+    drop(read);
+    assert!(files.begin(named(9), 9_000).is_some());
+    // One that is made again leaves the directory, but not the disk.
+    let files = open(&directory, 40_000);
+    let first = files.find(&named(3)).unwrap();
+    let before = files.counters().bytes;
+    write(&files, named(3), &content(1_000), b"");
+    assert!(files.counters().bytes > before);
+    drop(first);
+    assert!(files.counters().bytes < before);
+}
+
+#[test]
+fn damage_to_a_file_that_was_replaced_takes_the_new_one_out_of_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = open(&directory, 64 << 20);
+    write(&files, NAME, &content(1_000), b"");
+    let old = files.find(&NAME).unwrap();
+    let inode = fs::File::options()
+        .write(true)
+        .open(directory.path().join(NAME.file_name()))
+        .unwrap();
+    write(&files, NAME, &content(2_000), b"");
+    std::os::unix::fs::FileExt::write_all_at(&inode, b"damage", 10).unwrap();
+    assert!(old.piece(0).is_none());
+    assert_eq!(read(&files.find(&NAME).unwrap()).unwrap(), content(2_000));
+}

@@ -154,5 +154,9 @@ async fn cues_in_a_directory_are_mapped() {
     for (object, file) in objects.iter().zip((0..FILES).step_by(5)) {
         assert_eq!(object.as_ref().unwrap().1, content(file, 0));
     }
-    assert_eq!(layer.loaded_bytes(), 0, "nothing of the cue is held in memory of ours");
+    let (loaded, all) = (layer.loaded_bytes(), layer.meta().cue_bytes);
+    assert!(
+        loaded < all / 4,
+        "only small sections are in memory of ours: {loaded} of {all}"
+    );
 }

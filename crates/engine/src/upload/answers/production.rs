@@ -132,6 +132,12 @@ impl Production {
         }
     }
 
+    /// Whether the writing goes on, so that who comes now may follow: what has ended well is kept, and what has failed is for those who
+    /// were there.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.written.borrow().end.is_none() && self.written.has_changed().is_ok()
+    }
+
     pub(super) fn objects(&self) -> u32 {
         self.objects
     }
@@ -211,12 +217,15 @@ impl Writing {
             }
         }
         if !piece.is_empty() {
-            self = self.append(piece.freeze(), objects.done()).await?;
+            // It is kept in memory, and may be much shorter than its room.
+            self = self.append(Bytes::copy_from_slice(&piece), objects.done()).await?;
         }
         let index = made.get().map(|made| entries::index(made)).unwrap_or_default();
         let draft = self.draft;
         let finish = move || draft.finish(objects.objects().into(), &index);
-        self.workers.run(finish).await.map_err(EngineError::Kept)
+        // Who follows has all of the pack, whether others will find it or not.
+        let _ = self.workers.run(finish).await;
+        Ok(())
     }
 
     async fn append(self, piece: Bytes, objects: u64) -> Result<Self, EngineError> {
