@@ -44,16 +44,32 @@ impl Patience {
         &mut self,
         next: impl Future<Output = Result<Option<Bytes>, BodyError>>,
     ) -> Result<Option<Bytes>, BodyError> {
-        let listened = Instant::now();
+        let listening = Listening {
+            since: Instant::now(),
+            left: &mut self.left,
+        };
+        let end = listening.since + *listening.left;
         let next = tokio::select! {
             biased;
             next = next => next,
-            () = queue_forms(&mut self.queues, listened + self.left) => Err(BodyError::HoldsUp),
+            () = queue_forms(&mut self.queues, end) => Err(BodyError::HoldsUp),
         };
+        drop(listening);
         let came = next.as_ref().map_or(0, |chunk| chunk.as_ref().map_or(0, Bytes::len));
-        let left = self.left.saturating_sub(listened.elapsed());
-        self.left = left.saturating_add(earned(came)).min(CROWDED_SILENCE_MAX);
+        self.left = self.left.saturating_add(earned(came)).min(CROWDED_SILENCE_MAX);
         next
+    }
+}
+
+/// Takes the time of a wait off what is left, also of one that is given up and begun anew.
+struct Listening<'a> {
+    since: Instant,
+    left: &'a mut Duration,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        *self.left = self.left.saturating_sub(self.since.elapsed());
     }
 }
 
