@@ -56,13 +56,18 @@ async fn feed(receiver: &mut Receiver<'_>, pack: &mut Input, mut share: Option<&
         if !receiver.feed(bytes).await {
             break;
         }
-        if let Some(share) = &mut share {
-            let (objects, _) = receiver.progress();
-            share.grow(u64::from(objects).saturating_mul(OBJECT_BYTES)).await;
-        }
+        pay_for_objects(receiver, share.as_deref_mut()).await;
     }
     receiver.finish_pack().await;
+    pay_for_objects(receiver, share).await;
     Ok(())
+}
+
+async fn pay_for_objects(receiver: &Receiver<'_>, share: Option<&mut Share>) {
+    if let Some(share) = share {
+        let (objects, _) = receiver.progress();
+        share.grow(u64::from(objects).saturating_mul(OBJECT_BYTES)).await;
+    }
 }
 
 /// The next bytes; `None` at the end of the pack. Where a stream stays open behind the pack, only the pack itself tells that
