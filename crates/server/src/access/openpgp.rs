@@ -111,6 +111,20 @@ impl OpenPgpKey {
         })
     }
 
+    /// Whether `other`, another form of the same key, says that its owner has taken a key of it back, and this one does not: it was
+    /// exported before that.
+    pub fn lacks_revocation_of(&self, other: &[u8], now: u64) -> bool {
+        let (Ok(before), Ok(after)) = (
+            SignedPublicKey::from_bytes(other),
+            SignedPublicKey::from_bytes(&self.certificate[..]),
+        ) else {
+            return false;
+        };
+        let (before, after) = (revoked(&before, now), revoked(&after, now));
+        let is_whole = after.first().is_some_and(|one| Some(one) == self.fingerprints.first());
+        !is_whole && before.iter().any(|one| !after.contains(one))
+    }
+
     /// A fingerprint as gpg prints it: upper-case hex digits.
     pub fn fingerprint_text(fingerprint: &[u8]) -> String {
         fingerprint.iter().fold(String::new(), |mut text, byte| {
@@ -159,6 +173,21 @@ fn label(users: &[SignedUser]) -> String {
     let mut label: String = id.unwrap_or_default().replace(char::is_control, " ");
     label.truncate(label.floor_char_boundary(LABEL_BYTES_MAX));
     label
+}
+
+/// The fingerprints of the keys that the owner has taken back: of the primary key first.
+fn revoked(key: &SignedPublicKey, now: u64) -> Vec<Bytes> {
+    let is_whole = whole_standing(key, now).standing == Standing::Revoked;
+    let subkeys = key.public_subkeys.iter().map(|subkey| {
+        let standing = subkey_standing(key, subkey, Standing::Signs, now);
+        standing == Standing::Revoked
+    });
+    let are_revoked = std::iter::once(is_whole).chain(subkeys);
+    let revoked = fingerprints(key).into_iter().zip(are_revoked);
+    revoked
+        .filter(|(_, is_revoked)| *is_revoked)
+        .map(|(one, _)| one)
+        .collect()
 }
 
 fn best_standing(key: &SignedPublicKey, now: u64) -> Standing {

@@ -98,6 +98,31 @@ fn the_time_of_keys_and_signatures_ends() {
     );
 }
 
+/// The key without what takes it, or subkeys of it, back.
+fn before_revocation(text: &str) -> OpenPgpKey {
+    let (mut key, _) = SignedPublicKey::from_string(text).unwrap();
+    key.details.revocation_signatures.clear();
+    for subkey in &mut key.public_subkeys {
+        subkey
+            .signatures
+            .retain(|one| one.typ() != Some(SignatureType::SubkeyRevocation));
+    }
+    self::key(&key.to_armored_string(ArmorOptions::default()).unwrap())
+}
+
+#[test]
+fn an_older_form_takes_no_revocation_back() {
+    for text in [fixture!("revoked.asc"), fixture!("subkey-revoked.asc")] {
+        let (older, newer) = (before_revocation(text), key(text));
+        assert_ne!(older.standing, Standing::Revoked);
+        assert!(older.lacks_revocation_of(&newer.certificate, JUNE));
+        assert!(!newer.lacks_revocation_of(&older.certificate, JUNE));
+        assert!(!newer.lacks_revocation_of(&newer.certificate, JUNE));
+    }
+    let plain = key(fixture!("plain.asc"));
+    assert!(!plain.lacks_revocation_of(&plain.certificate, JUNE));
+}
+
 #[test]
 fn revoked_keys_sign_nothing_any_more() {
     let (revoked, subkey) = (key(fixture!("revoked.asc")), key(fixture!("subkey-revoked.asc")));

@@ -57,11 +57,19 @@ async fn add(storage: &Opened, user: &str, file: &str) -> anyhow::Result<()> {
     print(&lines)
 }
 
-/// Adds an OpenPGP key, or puts it in the place of an older form of it.
+/// Adds an OpenPGP key, or puts it in the place of another form of it that does not know of more revocations.
 async fn add_openpgp(storage: &Opened, user: &str, file: &str, text: &str) -> anyhow::Result<()> {
     let now_ms = storage.clock.now_ms();
-    let key = OpenPgpKey::parse(text, u64::try_from(now_ms / 1000).unwrap_or(0))
-        .with_context(|| format!("cannot take the key of '{file}'"))?;
+    let now = u64::try_from(now_ms / 1000).unwrap_or(0);
+    let key = OpenPgpKey::parse(text, now).with_context(|| format!("cannot take the key of '{file}'"))?;
+    let state = storage.engine.accounts().await?.fresh().await?;
+    let known = key
+        .fingerprints
+        .first()
+        .and_then(|fingerprint| state.openpgp_key(fingerprint));
+    if known.is_some_and(|known| key.lacks_revocation_of(&known.certificate, now)) {
+        bail!("'{file}' was exported before its owner revoked it: export it again, with the revocation");
+    }
     match key.standing {
         Standing::Expired => eprintln!("warning: the key has expired"),
         Standing::Revoked => eprintln!("warning: the key was revoked"),
