@@ -81,6 +81,7 @@ struct UnderWay {
     plans: HashMap<KeptName, WeakShared<PlanFuture>>,
     productions: HashMap<KeptName, Weak<Production>>,
     copies: HashMap<KeptName, Weak<Copy>>,
+    turns: HashMap<KeptName, Weak<tokio::sync::Mutex<()>>>,
 }
 
 /// A pack for a request.
@@ -167,7 +168,7 @@ pub async fn answer(view: &View, request: &UploadRequest) -> Result<Answer, Engi
 /// costs less than looking for it.
 fn is_shared(request: &UploadRequest) -> bool {
     let is_part = depends_on_trees(request) || request.filter != ObjectFilter::All;
-    let is_all_here = request.left_out.is_empty() && (request.offload.is_none() || is_part);
+    let is_all_here = request.left_out.is_empty() && request.offload.is_none();
     is_all_here && (is_part || request.common.is_empty())
 }
 
@@ -262,8 +263,14 @@ impl Answers {
         plan: Arc<Plan>,
     ) -> Result<Answer, EngineError> {
         let workers = &view.world().workers;
+        // One begins for all who waited for the plan: else each of them would set bytes aside, and put out what is kept.
+        let turn = self.under_way.lock().turn(name);
+        let _turn = turn.lock().await;
         if let Some(shared) = self.shared(&name) {
             return Ok(shared);
+        }
+        if let Some(kept) = self.find(view, name).await {
+            return Ok(kept);
         }
         let (planned, files, options) = (Arc::clone(&plan), self.files.clone(), self.options.clone());
         let begin = move || {
@@ -322,7 +329,7 @@ impl Answers {
         draft: Draft,
     ) -> Option<Arc<Production>> {
         let mut under_way = self.under_way.lock();
-        if let Some(production) = under_way.productions.get(&name).and_then(Weak::upgrade) {
+        if let Some(production) = under_way.production(&name) {
             self.counts.joined.fetch_add(1, Ordering::Relaxed);
             return Some(production);
         }
@@ -339,13 +346,31 @@ impl Answers {
 
 impl UnderWay {
     fn shared(&self, name: &KeptName) -> Option<Form> {
-        let production = self.productions.get(name).and_then(Weak::upgrade).map(Form::Made);
         let copy = self.copies.get(name).and_then(Weak::upgrade);
-        production.or(copy.filter(|copy| copy.is_sound()).map(Form::Copied))
+        let copy = copy.filter(|copy| copy.is_sound()).map(Form::Copied);
+        self.production(name).map(Form::Made).or(copy)
+    }
+
+    /// The production of that name that can be joined: not one that has failed, though somebody may still read what it wrote.
+    fn production(&self, name: &KeptName) -> Option<Arc<Production>> {
+        let production = self.productions.get(name).and_then(Weak::upgrade);
+        production.filter(|production| production.is_under_way())
+    }
+
+    /// Who holds it decides how that name is sent.
+    fn turn(&mut self, name: KeptName) -> Arc<tokio::sync::Mutex<()>> {
+        let known = self.turns.get(&name).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let turn = Arc::default();
+            self.turns.insert(name, Arc::downgrade(&turn));
+            turn
+        })
     }
 
     fn sweep(&mut self) {
-        if self.plans.len() + self.productions.len() + self.copies.len() > UNDER_WAY_SWEEP {
+        let all = self.plans.len() + self.productions.len() + self.copies.len() + self.turns.len();
+        if all > UNDER_WAY_SWEEP {
+            self.turns.retain(|_, turn| turn.strong_count() > 0);
             self.plans.retain(|_, plan| plan.upgrade().is_some());
             self.productions.retain(|_, production| production.strong_count() > 0);
             self.copies.retain(|_, copy| copy.strong_count() > 0);

@@ -254,3 +254,44 @@ impl Writing {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::UnderWay;
+    use super::*;
+    use cuesta_store::{Bucket, BucketOptions, CacheOptions, KeptFiles, KeptName};
+
+    const NAME: KeptName = KeptName {
+        family: [1; 8],
+        digest: [2; 32],
+    };
+
+    /// Whether one whose pack is so can be joined when it has ended, while somebody still reads it.
+    async fn is_joined_after(chunks: Vec<Result<Bytes, EngineError>>) -> bool {
+        let directory = tempfile::tempdir().unwrap();
+        let files = KeptFiles::open(directory.path(), 1 << 20).unwrap();
+        let bucket = Bucket::open("memory:", &BucketOptions::default()).unwrap();
+        let cache = BlockCache::new(bucket, CacheOptions::default()).unwrap();
+        let runtime = tokio::runtime::Handle::current();
+        let (pack, draft) = (
+            PackStream::of_chunks(futures::stream::iter(chunks).boxed(), Progress::of(1)),
+            files.begin(NAME, 100).unwrap(),
+        );
+        let workers = Workers::Pool(runtime.clone());
+        let production = Arc::new(Production::start(&runtime, pack, draft, (&cache, &workers), 100));
+        let mut under_way = UnderWay::default();
+        under_way.productions.insert(NAME, Arc::downgrade(&production));
+        let _reader = Arc::clone(&production).stream();
+        let mut written = production.written.clone();
+        let ended = written.wait_for(|written| written.end.is_some()).await.is_ok();
+        assert!(ended);
+        under_way.production(&NAME).is_some()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_has_failed_is_not_joined() {
+        assert!(!is_joined_after(vec![Ok(Bytes::from_static(b"PACK")), Err(EngineError::Stopped)]).await);
+        // What has ended well is found on disk.
+        assert!(!is_joined_after(vec![Ok(Bytes::from_static(b"PACK"))]).await);
+    }
+}
