@@ -102,9 +102,9 @@ async fn round(node: &Arc<Node>, flushed: &mpsc::Sender<Arc<Repository>>) {
 
 /// Flushes a repository, and lets it be looked at for merges: also one that got only large pushes, which bypass the ledger.
 async fn flush(node: &Node, done: &mpsc::Sender<Arc<Repository>>, repository: Arc<Repository>) {
-    match flush_and_fold(&repository).await {
-        Ok(Flushed::Nothing) => {}
-        Ok(_) => node.metrics.flush_ended(true),
+    match flush_all(&repository).await {
+        Ok(false) => {}
+        Ok(true) => node.metrics.flush_ended(true),
         Err(error) => {
             node.metrics.flush_ended(false);
             tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot flush; trying again");
@@ -112,21 +112,26 @@ async fn flush(node: &Node, done: &mpsc::Sender<Arc<Repository>>, repository: Ar
     }
     // What came meanwhile, and what failed.
     node.unflushed.note_if_inline(&repository);
+    if let Err(error) = repository.write_checkpoint_if_due().await {
+        tracing::warn!(repository = %repository.id(), error = ?error.to_string(), "cannot write a checkpoint; trying again");
+        node.unflushed.note(&repository);
+    }
     // Where too many wait already, its next round will ask again.
     let _ = done.try_send(repository);
 }
 
-/// Where more came in a second than one flush takes, the next follows at once: else it would pile up.
-async fn flush_and_fold(repository: &Repository) -> Result<Flushed, EngineError> {
-    let mut flushed = repository.flush().await?;
-    for _ in 1..FLUSHES_IN_A_ROW_MAX {
+/// Answers whether there was anything to flush. Where more came in a second than one flush takes, the next follows at once: else it
+/// would pile up.
+async fn flush_all(repository: &Repository) -> Result<bool, EngineError> {
+    let mut is_any = false;
+    for _ in 0..FLUSHES_IN_A_ROW_MAX {
+        let flushed = repository.flush().await?;
+        is_any |= flushed != Flushed::Nothing;
         if !matches!(flushed, Flushed::Layers(count) if count >= FLUSH_LAYERS_MAX) {
             break;
         }
-        flushed = repository.flush().await?;
     }
-    repository.write_checkpoint_if_due().await?;
-    Ok(flushed)
+    Ok(is_any)
 }
 
 /// Sees to the repositories that an earlier process left unflushed: each goes into the next round, unless it is no more or
