@@ -4,6 +4,7 @@
 //! is passed over, so that the walk is about as long as there are trees to send.
 
 use super::filter::ObjectFilter;
+use super::trees::TREES_AT_ONCE_MAX;
 use crate::graph::{Graph, Position, PositionSet};
 use crate::{EngineError, View, objects};
 use cuesta_git::sparse::{SPARSE_BYTES_MAX, SparsePatterns};
@@ -16,8 +17,6 @@ use std::sync::Arc;
 const PATH_BYTES_MAX: usize = 64 << 20;
 /// Steps of matching that one walk may take: about a minute of a processor.
 const STEPS_MAX: u64 = 1 << 34;
-/// Trees read and held at once.
-const TREES_AT_ONCE_MAX: usize = 512;
 
 /// Reads the specifications that a filter names.
 pub(super) async fn specifications(

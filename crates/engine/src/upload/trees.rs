@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Trees read and held at once.
-const TREES_AT_ONCE_MAX: usize = 512;
+pub(super) const TREES_AT_ONCE_MAX: usize = 512;
 
 /// A walk down trees.
 #[derive(Clone, Copy)]
