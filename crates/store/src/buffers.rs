@@ -67,7 +67,8 @@ impl Buffers {
     /// A buffer that was given back, of that capacity or little more.
     fn used(&self, capacity: usize) -> Option<Vec<u8>> {
         let mut free = self.0.lock();
-        let fits = |buffer: &Vec<u8>| buffer.capacity() >= capacity && buffer.capacity() / 2 <= capacity;
+        // What is kept long, as blocks are, weighs its length: little may lie idle behind it.
+        let fits = |buffer: &Vec<u8>| (capacity..=capacity + capacity / 8).contains(&buffer.capacity());
         let at = free.buffers.iter().rposition(fits)?;
         let buffer = free.buffers.swap_remove(at);
         free.bytes -= buffer.capacity();
