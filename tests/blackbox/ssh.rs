@@ -15,6 +15,8 @@ mod ssh_client;
 
 /// Set in the environment of a process that is to be stock git's host: the directory of its repositories.
 const AS_STOCK: &str = "CUESTA_TEST_AS_STOCK";
+/// Where stock git's host finds its git: a client puts its own programs before all others in the path of what it runs.
+const STOCK_PATH: &str = "CUESTA_TEST_STOCK_PATH";
 
 /// Plays the part that the environment gives this process, if it does.
 pub(crate) fn part() -> Option<ExitCode> {
@@ -38,7 +40,11 @@ pub(crate) fn program() -> Result<String> {
 /// The environment in which git reaches `host` over SSH.
 pub(crate) fn variables(host: &Host) -> Result<Vec<(String, String)>> {
     match host {
-        Host::Stock { directory, .. } => as_part(AS_STOCK, directory.path().display().to_string()),
+        Host::Stock { directory, .. } => {
+            let mut variables = as_part(AS_STOCK, directory.path().display().to_string())?;
+            variables.push((STOCK_PATH.to_owned(), std::env::var("PATH")?));
+            Ok(variables)
+        }
         Host::Cuesta { .. } => client_variables(),
     }
 }
@@ -62,7 +68,8 @@ fn as_part(name: &'static str, value: String) -> Result<Vec<(String, String)>> {
 fn shell(root: &Path, command: &str) -> Command {
     let inside = command.replacen("'/", &format!("'{}/", root.display()), 1);
     let mut shell = Command::new("git");
-    let kept = ["PATH", "GIT_PROTOCOL"].map(|name| (name, std::env::var_os(name)));
+    let kept = [("PATH", STOCK_PATH), ("GIT_PROTOCOL", "GIT_PROTOCOL")];
+    let kept = kept.map(|(name, from)| (name, std::env::var_os(from)));
     let kept = kept.into_iter().filter_map(|(name, value)| Some((name, value?)));
     shell.args(["shell", "-c", &inside]).env_clear().envs(kept);
     shell.env("HOME", root).env("GIT_CONFIG_NOSYSTEM", "1");
