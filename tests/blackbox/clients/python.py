@@ -1,13 +1,16 @@
 """Drives another implementation of Git through what its users do: python.py pygit2|dulwich <url>, python.py gitoxide <url>
-<directory>.
+<directory>. For shallow and partial copies of what is there: python.py pygit2-cuts <url>, python.py dulwich-cuts <url> <since>.
 
 Prints refs and oids; what it prints must not depend on the server. Times and names are fixed, so oids are too.
 """
 
+import os
 import sys
 from importlib import import_module
 
 TIME = 1700000000
+# Depth of a whole history, in every implementation.
+INFINITE = 0x7FFFFFFF
 
 
 def run_pygit2(url):
@@ -113,10 +116,82 @@ def run_dulwich(url):
         print(name.decode(), oid.decode(), oid in copy.object_store)
 
 
+def show_cut(what, tips, boundary, parents_of):
+    """Where the history is cut, and all of it that is there: a parent that is neither is an error."""
+    seen, left = set(), list(tips)
+    while left:
+        oid = left.pop()
+        if oid not in seen:
+            seen.add(oid)
+            left += [] if oid in boundary else parents_of(oid)
+    print(f"{what}: cut at {' '.join(sorted(boundary))}; commits {' '.join(sorted(seen))}")
+
+
+def run_pygit2_cuts(url):
+    git = import_module("pygit2")
+
+    def show(what):
+        # What has been read of a history is kept, also where it has been deepened since.
+        repo = git.Repository("shallow.git")
+        boundary = set()
+        if repo.is_shallow:
+            with open("shallow.git/shallow") as file:
+                boundary = set(file.read().split())
+        tips = {str(ref.peel(git.Commit).id) for ref in repo.references.objects}
+        show_cut(what, tips, boundary, lambda oid: [str(parent) for parent in repo[oid].parent_ids])
+
+    git.clone_repository(url, "shallow.git", bare=True, depth=1)
+    show("cloned")
+    for depth in (3, 8, INFINITE):
+        git.Repository("shallow.git").remotes["origin"].fetch(["+refs/*:refs/*"], depth=depth)
+        show(f"depth {depth}")
+
+
+def run_dulwich_cuts(url, since):
+    import_module("dulwich")
+    from dulwich.client import get_transport_and_path
+    from dulwich.object_store import peel_sha
+    from dulwich.repo import Repo
+
+    def fetch(name, version, **options):
+        repo = Repo(name) if os.path.exists(name) else Repo.init_bare(name, mkdir=True)
+        client, path = get_transport_and_path(url)
+        refs = client.fetch(path.encode(), repo, protocol_version=version, **options).refs
+        for ref, oid in refs.items():
+            if ref.startswith(b"refs/") and not ref.endswith(b"^{}"):
+                repo.refs[ref] = oid
+        return repo, sorted(oid for oid in refs.values() if oid)
+
+    def show(name, version, **options):
+        repo, oids = fetch(name, version, **options)
+        tips = [peel_sha(repo.object_store, oid)[1].id for oid in oids]
+        commits = {"tips": [tip.decode() for tip in tips], "boundary": {oid.decode() for oid in repo.get_shallow()}}
+        show_cut(f"{name} {options}", **commits, parents_of=lambda oid: [parent.decode() for parent in repo[oid.encode()].parents])
+
+    for version in (0, 2):
+        for depth in (1, 3, 8, INFINITE):
+            show(f"shallow{version}", version, depth=depth)
+        show(f"since{version}", version, shallow_since=since)
+        show(f"excluded{version}", version, shallow_exclude=["refs/tags/light"])
+    # It filters over v2 alone.
+    for spec in ("blob:none", "tree:0", "blob:limit=300"):
+        for depth in (None, 2):
+            repo, _ = fetch(f"{spec} {depth}", 2, filter_spec=spec.encode(), depth=depth)
+            print(spec, depth, *sorted(oid.decode() for oid in repo.object_store))
+
+
 def run_gitoxide(url, directory):
     # All that the package does over the network.
     import_module("gitpure").Repo.clone_from(url, directory, bare=True)
 
 
+RUNS = {
+    "pygit2": run_pygit2,
+    "pygit2-cuts": run_pygit2_cuts,
+    "dulwich": run_dulwich,
+    "dulwich-cuts": run_dulwich_cuts,
+    "gitoxide": run_gitoxide,
+}
+
 if __name__ == "__main__":
-    {"pygit2": run_pygit2, "dulwich": run_dulwich, "gitoxide": run_gitoxide}[sys.argv[1]](*sys.argv[2:])
+    RUNS[sys.argv[1]](*sys.argv[2:])

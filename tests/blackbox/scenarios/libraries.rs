@@ -5,6 +5,7 @@
 //! git made, and do what goes over the network; gitoxide does not push.
 
 use super::Scenario;
+use super::partial::publish;
 use crate::client::Client;
 use crate::session::Session;
 use anyhow::{Result, ensure};
@@ -33,6 +34,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario("pygit2", PYTHON, |session| run_python(session, "pygit2")),
         scenario("dulwich", PYTHON, |session| run_python(session, "dulwich")),
+        scenario("pygit2_cuts", PYTHON, run_pygit2_cuts),
+        scenario("dulwich_cuts", PYTHON, run_dulwich_cuts),
         scenario("isomorphic_git", NODE_MODULES, run_isomorphic_git),
         scenario("go_git", GO_GIT, run_go_git),
         scenario("jgit", JGIT, run_jgit),
@@ -56,12 +59,34 @@ fn record(session: &Session<'_>, command: &mut Command) -> Result<()> {
 
 fn run_python(session: &Session<'_>, library: &str) -> Result<()> {
     session.create()?;
+    record_python(session, &[library, &session.url()])
+}
+
+fn record_python(session: &Session<'_>, words: &[&str]) -> Result<()> {
     let python = std::env::var(PYTHON)?;
     let mut command = session.environment().command(&python, session.root());
-    record(
-        session,
-        command.arg(script("python.py")).args([library, &session.url()]),
-    )
+    record(session, command.arg(script("python.py")).args(words))
+}
+
+/// Shallow copies, deepened. libgit2 knows a depth, and has no filters.
+fn run_pygit2_cuts(session: &Session<'_>) -> Result<()> {
+    publish(session)?;
+    record_python(session, &["pygit2-cuts", &session.url()])?;
+    Client::new(session, "shallow.git").record_state()
+}
+
+/// Shallow copies in every way to ask for them, deepened, and partial ones.
+fn run_dulwich_cuts(session: &Session<'_>) -> Result<()> {
+    let publisher = publish(session)?;
+    session.set("uploadpack.allowFilter", "true")?;
+    let middle = publisher.git(&["log", "-1", "--format=%ct", "main~4"])?;
+    record_python(session, &["dulwich-cuts", &session.url(), &middle])?;
+    for version in ["0", "2"] {
+        for name in ["shallow", "since", "excluded"] {
+            Client::new(session, &format!("{name}{version}")).record_state()?;
+        }
+    }
+    Ok(())
 }
 
 fn run_isomorphic_git(session: &Session<'_>) -> Result<()> {

@@ -34,7 +34,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// A history with merges, some of it behind tags.
-fn publish<'s, 'h>(session: &'s Session<'h>) -> Result<Client<'s, 'h>> {
+pub(super) fn publish<'s, 'h>(session: &'s Session<'h>) -> Result<Client<'s, 'h>> {
     let client = session.init("publisher")?;
     let mut history = session.history(81);
     history.tangle("b", 4, 40);
