@@ -99,6 +99,19 @@ impl Environment {
 const GIT: &str = "CUESTA_TEST_GIT";
 const GIT_EXEC_PATH: &str = "CUESTA_TEST_GIT_EXEC_PATH";
 
+/// A version of git: major and minor.
+pub(crate) type Version = (u32, u32);
+
+/// The version of the git that plays the client.
+pub(crate) fn version() -> Result<Version> {
+    let nowhere = Environment { variables: Vec::new() };
+    let output = nowhere.git(Path::new(".")).arg("version").output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = said.split([' ', '.']).filter_map(|part| part.parse().ok());
+    let version = numbers.next().zip(numbers.next());
+    version.with_context(|| format!("git says '{}' for its version", said.trim_end()))
+}
+
 /// A client's directory.
 pub(crate) struct Client<'s, 'h> {
     session: &'s Session<'h>,

@@ -13,7 +13,7 @@
 //!   Default: all over a directory; elsewhere the first and the last. What is about one transport or format is listed and ignored on
 //!   the others; `git-sha1` takes what is about reading, and pushes over HTTP.
 //! * `CUESTA_TEST_GIT`: the git that clients are, by default the one found in `PATH`. The programs beside it are found where
-//!   `CUESTA_TEST_GIT_EXEC_PATH` says.
+//!   `CUESTA_TEST_GIT_EXEC_PATH` says. What needs a newer one is listed and ignored. Servers are always the git in `PATH`.
 //! * `CUESTA_TEST_PYTHON`: a Python that has pygit2, dulwich and gitpure; `CUESTA_TEST_NODE_MODULES`: a directory that has
 //!   isomorphic-git; `CUESTA_TEST_GOGIT`, `CUESTA_TEST_JGIT` and `CUESTA_TEST_GIX`: see `clients/README.md`. Without one of them those clients are
 //!   reported as ignored.
@@ -47,10 +47,11 @@ fn main() -> Result<ExitCode> {
         return Ok(code);
     }
     let arguments = Arguments::from_args();
+    let git = client::version()?;
     let hosts = Arc::new(Hosts::start(&bucket::chosen()?)?);
     let mut trials = Vec::new();
     for scenario in scenarios::compared() {
-        trials.extend(comparisons(&scenario, &hosts)?);
+        trials.extend(comparisons(&scenario, git, &hosts)?);
     }
     for check in scenarios::checks() {
         let kinds = hosts.buckets.iter().map(|(kind, _)| *kind);
@@ -81,7 +82,7 @@ impl Hosts {
 type Expected = Arc<OnceLock<Result<Transcript, String>>>;
 
 /// One trial a bucket and way. Those that a scenario does not go are listed with the reason, and ignored.
-fn comparisons(scenario: &Scenario, hosts: &Arc<Hosts>) -> Result<Vec<Trial>> {
+fn comparisons(scenario: &Scenario, git: client::Version, hosts: &Arc<Hosts>) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     let mut expectations: Vec<(Way, Expected)> = Vec::new();
     for (index, (kind, _)) in hosts.buckets.iter().enumerate() {
@@ -91,7 +92,7 @@ fn comparisons(scenario: &Scenario, hosts: &Arc<Hosts>) -> Result<Vec<Trial>> {
             }
             let expected = expectations.iter().find(|(known, _)| *known == way);
             let expected = expected.map(|(_, expected)| expected.clone()).unwrap_or_default();
-            let (only, missing) = (scenario.only(way), scenario.missing());
+            let (only, missing) = (scenario.only(way, git), scenario.missing());
             let name = format!("{kind}::{way}::{}", scenario.name);
             let (hosts, scenario) = (hosts.clone(), scenario.clone());
             let trial = Trial::test(name, move || compare(&scenario, &hosts, index, way, &expected));

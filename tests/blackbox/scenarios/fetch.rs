@@ -12,10 +12,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("fetch::ls_remote", ls_remote),
         Scenario::new("fetch::empty", empty),
         Scenario::new("fetch::absent", absent),
-        Scenario::new("fetch::clones", clones),
+        Scenario::new("fetch::clones", clones).clones_over("0"),
         Scenario::new("fetch::many_haves", many_haves),
         Scenario::new("fetch::tags", tags),
-        Scenario::new("fetch::negotiate_only", negotiate_only),
+        Scenario::new("fetch::negotiate_only", negotiate_only).since(|_| (2, 32)),
         Scenario::new("fetch::sideband_all", sideband_all),
         Scenario::new("fetch::head", head),
         Scenario::new("fetch::by_oid", by_oid),
@@ -23,10 +23,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("fetch::returns", returns),
     ];
     for version in VERSIONS {
-        all.push(Scenario::new(
-            format!("fetch::incremental_v{version}"),
-            incremental(version, "consecutive"),
-        ));
+        let name = format!("fetch::incremental_v{version}");
+        all.push(Scenario::new(name, incremental(version, "consecutive")).clones_over(version));
     }
     for algorithm in ["skipping", "noop"] {
         all.push(Scenario::new(
@@ -237,18 +235,6 @@ fn tags(session: &Session<'_>) -> Result<()> {
 
 fn negotiate_only(session: &Session<'_>) -> Result<()> {
     let publisher = session.init("publisher")?;
-    let usage = publisher.output(&["fetch", "-h"])?.stdout;
-    if !String::from_utf8_lossy(&usage).contains("--negotiate-only") {
-        // A client before 2.32: there is nothing to compare.
-        return publisher
-            .git(&[
-                "push",
-                "--quiet",
-                "origin",
-                &format!("{}:refs/heads/main", publisher.commit("main", "a", "1\n")?),
-            ])
-            .map(drop);
-    }
     let mut history = session.history(51);
     history.line("main", &[], 30);
     publisher.import(&history)?;

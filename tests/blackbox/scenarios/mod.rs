@@ -18,6 +18,7 @@ mod strict;
 mod uris;
 
 use crate::bucket::BucketKind;
+use crate::client::Version;
 use crate::format::Format;
 use crate::session::Session;
 use crate::way::{Transport, Way};
@@ -42,6 +43,8 @@ pub(crate) struct Scenario {
     transport: Option<Transport>,
     /// The one object format that it is about, if it is.
     format: Option<Format>,
+    /// The first git that can be its client on a way.
+    since: fn(Way) -> Version,
 }
 
 impl Scenario {
@@ -53,7 +56,26 @@ impl Scenario {
             reads: false,
             transport: None,
             format: None,
+            since: |_| (0, 0),
         }
+    }
+
+    /// For scenarios whose client must be so new, on the ways that need it.
+    fn since(mut self, since: fn(Way) -> Version) -> Self {
+        self.since = since;
+        self
+    }
+
+    /// For scenarios that clone over a version of the protocol. Over HTTP and below v2 git could not always where ids are those
+    /// of sha256.
+    fn clones_over(self, version: &str) -> Self {
+        if version == "2" {
+            return self;
+        }
+        self.since(|way| match (way.transport, way.format) {
+            (Transport::Http, Format::Sha256) => (2, 32),
+            _ => (0, 0),
+        })
     }
 
     /// For scenarios about HTTP itself.
@@ -74,8 +96,9 @@ impl Scenario {
         self
     }
 
-    /// What it is about that `way` is not, for the listing; nothing where it can go that way.
-    pub(crate) fn only(&self, way: Way) -> Option<String> {
+    /// What it is about that `way` is not, or what the client is not, for the listing; nothing where it can go that way.
+    pub(crate) fn only(&self, way: Way, client: Version) -> Option<String> {
+        let (major, minor) = (self.since)(way);
         let transport = self.transport.filter(|transport| *transport != way.transport);
         let format = self.format.filter(|format| *format != way.format);
         let more = way.transport == Transport::Git && !self.reads;
@@ -83,6 +106,7 @@ impl Scenario {
             .map(|transport| format!("{transport} only"))
             .or_else(|| more.then(|| "not only reads".to_owned()))
             .or_else(|| format.map(|format| format!("{format} only")))
+            .or_else(|| (client < (major, minor)).then(|| format!("since git {major}.{minor}")))
     }
 
     /// The environment variable that it lacks.

@@ -20,7 +20,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("offers::include_tag", include_tag),
         Scenario::new("offers::bundles", bundles),
         Scenario::new("offers::blobs_by_uri", blobs_by_uri),
-        Scenario::new("offers::layers_by_uri", layers_by_uri),
+        // Clients that ask for bundles.
+        Scenario::new("offers::layers_by_uri", layers_by_uri).since(|_| (2, 40)),
         Scenario::new("offers::promisor_remotes", promisor_remotes),
     ]
 }

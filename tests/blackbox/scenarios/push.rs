@@ -34,8 +34,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new("push::hidden", hidden),
         Scenario::new("push::name_conflicts", name_conflicts),
         Scenario::new("push::options", options),
-        Scenario::new("push::signed", signed),
-        Scenario::new("push::everyday", everyday),
+        // Signatures by keys of SSH.
+        Scenario::new("push::signed", signed).since(|_| (2, 34)),
+        Scenario::new("push::everyday", everyday).clones_over("0"),
         Scenario::new("push::wrong_format", wrong_format),
         Scenario::new("push::tangle", tangle),
         Scenario::new("push::returns", returns),
