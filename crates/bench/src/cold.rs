@@ -46,6 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
         runs: options.runs,
         repack: false,
         compact: true,
+        aged: None,
         only: String::new(),
         behind: vec![BEHIND],
         scratch: options.scratch.clone(),

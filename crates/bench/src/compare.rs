@@ -3,6 +3,7 @@
 //! Runs of the two servers are interleaved and each figure is the median of its runs, because wall time on a shared
 //! machine drifts; CPU is each server's own, children included.
 
+use crate::load::{self, Operation, Plan, Shape};
 use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
@@ -15,6 +16,9 @@ const CUESTA: &str = "cuesta";
 const PUSH: &str = "push --mirror";
 /// How often operations of some milliseconds are repeated in one run.
 const CHEAP_REPEATS: u32 = 30;
+/// Who uses a repository that is to be aged, and how many operations a second they make together.
+const AGED_AGENTS: usize = 8;
+const AGED_RATE: f64 = 10.0;
 /// Where stock git keeps the repository.
 const STOCK_NAME: &str = "bench.git";
 /// Where cuesta does.
@@ -36,6 +40,9 @@ pub struct Options {
     pub repack: bool,
     /// Whether cuesta may do so alone. It does by itself once nobody has pushed for a minute.
     pub compact: bool,
+    /// For how long agents push to cuesta, fetch from it and clone it before anything else is measured. Stock git then gets
+    /// the same refs, and cuesta's layers are as background work left them.
+    pub aged: Option<Duration>,
     /// Which operations, by a part of their names; a push comes first in any case.
     pub only: String,
     /// How far behind the fetching clients are, in commits of the first-parent line.
@@ -86,11 +93,14 @@ pub fn run(options: &Options) -> Result<()> {
         git(&["ls-remote", "--quiet", url])
     })?;
     set_up(options)?;
-    if options.repack {
-        repack_stock(options)?;
-    }
     if options.repack || options.compact {
         cuesta_repo(options, &["compact", "--quiet", CUESTA_NAME])?;
+    }
+    if let Some(duration) = options.aged {
+        age(options, &servers[1], duration)?;
+    }
+    if options.repack {
+        repack_stock(options)?;
     }
     for how in [
         &["--mirror"][..],
@@ -333,6 +343,41 @@ fn output(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{command:?} failed");
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Uses cuesta's repository as its users do, and gives stock git what it holds then.
+fn age(options: &Options, cuesta: &Server, duration: Duration) -> Result<()> {
+    load::run(&load::Options {
+        servers: vec![load::Server {
+            name: CUESTA.to_owned(),
+            url: cuesta.url.clone(),
+            pid: Some(cuesta.child.id()),
+            directory: Some(cuesta_data(options)),
+            probe: None,
+        }],
+        plan: Plan::Mixed(vec![
+            (Operation::Push, 16),
+            (Operation::Fetch, 8),
+            (Operation::Clone, 1),
+        ]),
+        levels: vec![AGED_AGENTS],
+        rounds: 1,
+        warmup: Duration::ZERO,
+        duration,
+        shape: Shape {
+            files: 1..=4,
+            file_bytes: 2048,
+        },
+        base: Some(options.repository.clone()),
+        branches: 0,
+        rate: Some(AGED_RATE),
+        operations_per_connection: 0,
+        preload: 0,
+        authorities: None,
+        fsck: false,
+    })?;
+    let stock = stock_repository(options);
+    git(&["-C", text(&stock)?, "fetch", "--quiet", &cuesta.url, "+refs/*:refs/*"])
 }
 
 fn repack_stock(options: &Options) -> Result<()> {

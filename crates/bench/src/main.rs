@@ -38,6 +38,9 @@ enum Command {
         /// Let cuesta alone compact after the push, as it does by itself when nobody has pushed for a minute
         #[arg(long)]
         compact: bool,
+        /// Let agents push to cuesta, fetch from it and clone it for so many seconds before all else is measured
+        #[arg(long)]
+        aged: Option<u64>,
         /// Only operations with this in their names, such as 'clone' or 'fetch, 10'
         #[arg(long, default_value = "")]
         only: String,
@@ -261,6 +264,7 @@ fn main() -> Result<()> {
             runs,
             repack,
             compact,
+            aged,
             only,
             behind,
             scratch,
@@ -275,6 +279,7 @@ fn main() -> Result<()> {
                 runs,
                 repack,
                 compact,
+                aged: aged.map(Duration::from_secs),
                 only,
                 behind,
                 scratch,
