@@ -29,6 +29,8 @@ pub(super) struct Agent {
     pace: Pace,
     pub(super) pusher: Pusher,
     reader: Reader,
+    /// Whether it will ever fetch, so that the reader must know what it has.
+    reads: bool,
     /// Operations that ended, in order.
     pub(super) samples: Vec<Sample>,
 }
@@ -37,6 +39,7 @@ impl Agent {
     /// An agent whose operations follow `plan`, at its own pace or at a given one.
     pub(super) fn new(link: Link, plan: &Plan, pace: Pace, name: &str, pusher: Pusher) -> Self {
         Self {
+            reads: plan.reads(),
             turns: Turns::new(plan.clone(), name),
             pace,
             reader: Reader::new(&link.target),
@@ -92,7 +95,11 @@ impl Agent {
         match operation {
             Operation::Push => {
                 let outcome = self.pusher.push(&mut self.link).await?;
-                if let Some(oid) = self.pusher.acknowledged().filter(|_| outcome == Outcome::Done) {
+                if let Some(oid) = self
+                    .pusher
+                    .acknowledged()
+                    .filter(|_| self.reads && outcome == Outcome::Done)
+                {
                     self.reader.has(oid);
                 }
                 return Ok(outcome);

@@ -54,9 +54,21 @@ impl Plan {
     pub(super) fn pushes(&self) -> bool {
         match self {
             Self::Session(pushes) => *pushes > 0,
+            Self::Mixed(_) => self.has(|operation| operation == Operation::Push),
+        }
+    }
+
+    /// Whether fetches or clones are among them.
+    pub(super) fn reads(&self) -> bool {
+        self.has(|operation| operation != Operation::Push)
+    }
+
+    fn has(&self, which: impl Fn(Operation) -> bool) -> bool {
+        match self {
+            Self::Session(_) => true,
             Self::Mixed(weights) => weights
                 .iter()
-                .any(|(operation, weight)| *operation == Operation::Push && *weight > 0),
+                .any(|(operation, weight)| which(*operation) && *weight > 0),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Reader {
     ls_refs: Vec<u8>,
     /// All tips it has.
     known: HashSet<ObjectId>,
-    /// Those of the last listing.
+    /// Those of the last listing, and what it made since: the newest first, no more than are sent.
     newest: Vec<ObjectId>,
     verified: bool,
 }
@@ -61,6 +61,7 @@ impl Reader {
     /// The client made this itself.
     pub(super) fn has(&mut self, oid: ObjectId) {
         if self.known.insert(oid) {
+            self.newest.truncate(HAVES_MAX - 1);
             self.newest.insert(0, oid);
         }
     }
@@ -72,8 +73,7 @@ impl Reader {
         let (tips, own) = read_listing(listed, name)?;
         let missing: BTreeSet<&ObjectId> = tips.iter().filter(|tip| !self.known.contains(*tip)).collect();
         if !missing.is_empty() {
-            let haves = self.newest.iter().take(HAVES_MAX);
-            let request = post(&link.target, &fetch_request(missing.into_iter(), haves));
+            let request = post(&link.target, &fetch_request(missing.into_iter(), self.newest.iter()));
             // One whole pack of each client is checked to the last byte.
             let verify = !std::mem::replace(&mut self.verified, true);
             let mut pack = if verify {
@@ -86,6 +86,7 @@ impl Reader {
         }
         self.known.extend(tips.iter().copied());
         self.newest = tips;
+        self.newest.truncate(HAVES_MAX);
         Ok(own)
     }
 }
