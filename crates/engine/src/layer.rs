@@ -387,7 +387,9 @@ impl Layer {
         let (bytes, is_mapped) = match &self.source {
             _ if range.is_empty() => (Bytes::new(), false),
             Source::Bucket { cache, cue_key, .. } if !self.is_small() => {
-                let held = cache.hold(cue_key, self.meta.cue_bytes, range).await?;
+                // In boxes, here and below: a future that waits for the bucket is large, and those of inline layers, which never
+                // do, are made and moved many times for every push.
+                let held = Box::pin(cache.hold(cue_key, self.meta.cue_bytes, range)).await?;
                 (held.bytes, held.is_mapped)
             }
             Source::Inline { .. } | Source::Bucket { .. } => (self.read_cue(range).await?, false),
@@ -412,13 +414,14 @@ impl Layer {
             Source::Bucket { cache, cue_key, .. } => {
                 let size = self.meta.cue_bytes;
                 if self.is_small() {
-                    return self.slice(&cache.read(cue_key, size, 0..size).await?, range);
+                    let cue = Box::pin(cache.read(cue_key, size, 0..size)).await?;
+                    return self.slice(&cue, range);
                 }
                 if cache.bucket().is_local() {
                     // The header: no block need be read for it.
-                    return Ok(cache.bucket().get_range(cue_key, range).await?);
+                    return Ok(Box::pin(cache.bucket().get_range(cue_key, range)).await?);
                 }
-                Ok(cache.read(cue_key, size, range).await?)
+                Ok(Box::pin(cache.read(cue_key, size, range)).await?)
             }
         }
     }
@@ -443,8 +446,8 @@ impl Layer {
             Source::Bucket { cache, pack_key, .. } => {
                 let size = self.meta.pack_bytes;
                 Ok(match access {
-                    Access::Keep => cache.read(pack_key, size, range).await?,
-                    Access::Scan => cache.pass(pack_key, size, range).await?,
+                    Access::Keep => Box::pin(cache.read(pack_key, size, range)).await?,
+                    Access::Scan => Box::pin(cache.pass(pack_key, size, range)).await?,
                 })
             }
         }
